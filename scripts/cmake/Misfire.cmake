@@ -37,11 +37,45 @@ function(misfire_library room)
   target_sources(misfire_${room} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${ARG_HEADERS})
   target_include_directories(misfire_${room} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
   target_link_libraries(misfire_${room} PUBLIC ${ARG_LINK} PRIVATE misfire_build ${ARG_PRIVATE_LINK})
+  set_target_properties(misfire_${room} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
 endfunction()
+
+# The scenarios: every folder of suites/ that holds failures.
+function(misfire_scenarios result)
+  file(GLOB folders CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/suites/*/failures)
+  set(names "")
+  foreach(folder IN LISTS folders)
+    cmake_path(GET folder PARENT_PATH folder)
+    cmake_path(GET folder FILENAME name)
+    list(APPEND names ${name})
+  endforeach()
+  set(${result} "${names}" PARENT_SCOPE)
+endfunction()
+
+# Labels of tests: the kind, where it runs, and the scenario. ctest -L takes a pattern, so that no label may be part of another.
+#   unit, conformance     what the sanitizer presets run
+#   cli, golden, tidy     the driver's commands, approved output, the rules of the source tree and its scripts
+#   scenario, failure     a scenario's workloads and metrics, one named failure reproduced
+#   cpu or gpu            exactly one on every test
+#   slow, timing, cluster only when asked for (scripts/test --all): minutes, an idle machine, several machines
+set(misfire_labels unit conformance cli golden tidy scenario failure cpu gpu slow timing cluster)
+misfire_scenarios(misfire_scenario_names)
+list(APPEND misfire_labels ${misfire_scenario_names})
+foreach(label IN LISTS misfire_labels)
+  foreach(other IN LISTS misfire_labels)
+    string(FIND ${other} ${label} position)
+    if(NOT label STREQUAL other AND NOT position EQUAL -1)
+      message(FATAL_ERROR "test label '${label}' is part of '${other}': 'ctest -L ${label}' would select both; rename one")
+    endif()
+  endforeach()
+endforeach()
+
+# What the sanitizer presets build: the tests labelled unit or conformance, which is what they run.
+add_custom_target(sanitized_tests)
 
 # misfire_test(NAME <name> SOURCES ... [LINK ...] [LABELS ...] [TIMEOUT s] [ARGS ...])
 # A plain test executable on tests/check.hpp. Labels: exactly one of cpu and gpu is required for every test (cpu when neither is
-# given); 77 is a skip. Unit tests are also what the sanitizer presets run.
+# given); 77 is a skip.
 function(misfire_test)
   cmake_parse_arguments(ARG "" "NAME;TIMEOUT" "SOURCES;LINK;LABELS;ARGS" ${ARGN})
   string(REPLACE "." "_" target test_${ARG_NAME})
@@ -49,11 +83,23 @@ function(misfire_test)
   target_link_libraries(${target} PRIVATE misfire_build misfire_check ${ARG_LINK})
   add_test(NAME ${ARG_NAME} COMMAND ${target} ${ARG_ARGS})
   misfire_test_properties(${ARG_NAME} "${ARG_TIMEOUT}" ${ARG_LABELS})
+  if("unit" IN_LIST ARG_LABELS OR "conformance" IN_LIST ARG_LABELS)
+    add_dependencies(sanitized_tests ${target})
+  endif()
 endfunction()
 
 # misfire_test_properties(NAME TIMEOUT LABELS...)
+# What every test has: its labels, checked; a timeout in seconds ("" for 60); 77 as a skip; the check of MISFIRE_REQUIRE.
 function(misfire_test_properties name timeout)
   set(labels ${ARGN})
+  foreach(label IN LISTS labels)
+    if(NOT label IN_LIST misfire_labels)
+      message(FATAL_ERROR "test ${name} has an unknown label '${label}': add it to misfire_labels in scripts/cmake/Misfire.cmake")
+    endif()
+  endforeach()
+  if("cpu" IN_LIST labels AND "gpu" IN_LIST labels)
+    message(FATAL_ERROR "test ${name} is labelled both cpu and gpu: choose one")
+  endif()
   if(NOT "cpu" IN_LIST labels AND NOT "gpu" IN_LIST labels)
     list(APPEND labels cpu)
   endif()
@@ -61,4 +107,67 @@ function(misfire_test_properties name timeout)
     set(timeout 60)
   endif()
   set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT ${timeout} SKIP_RETURN_CODE 77)
+  if(MISFIRE_REQUIRE)
+    set_tests_properties(${name} PROPERTIES FIXTURES_REQUIRED misfire_require)
+  endif()
+endfunction()
+
+# misfire_require_tests()
+# One test for each capability of MISFIRE_REQUIRE, which fails when the capability is missing: tests that need it would only be
+# skipped, and a skip counts as passed. It is the clean-up of a fixture that every test requires, so that ctest runs it with any
+# selection, by label or by name, and all the other tests still run.
+function(misfire_require_tests)
+  string(REPLACE "," ";" capabilities "${MISFIRE_REQUIRE}")
+  foreach(capability IN LISTS capabilities)
+    add_test(NAME require.${capability} COMMAND misfire doctor --require ${capability})
+    set_tests_properties(require.${capability} PROPERTIES FIXTURES_CLEANUP misfire_require TIMEOUT 60 LABELS "${misfire_labels}")
+  endforeach()
+endfunction()
+
+# misfire_failure_tests(SCENARIO)
+# Tests of every failure file of a scenario: adding the file is all that is needed.
+#   <scenario>.<failure>.reproduces        every arm is as the file says
+#   <scenario>.<failure>.zero_dose         at its neutral dose the faulty arm reads healthy
+#   <scenario>.<failure>.sabotage          without its condition (for pure misuse: without that) the verdict is invalid
+#   <scenario>.<failure>.broken_signature  a signature that cannot hold is not reproduced
+#   <scenario>.matrix                      every failure is recognised as itself and only itself
+# Trials measure: those of failures that are not invariants run with nothing beside them, the others one at a time.
+function(misfire_failure_tests scenario)
+  file(GLOB files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/suites/${scenario}/failures/*.json)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${files})
+  foreach(file IN LISTS files)
+    cmake_path(GET file STEM name)
+    file(READ ${file} json)
+    string(JSON condition ERROR_VARIABLE absent TYPE "${json}" condition)
+    string(JSON neutral ERROR_VARIABLE no_dose GET "${json}" dose neutral)
+    string(JSON invariant ERROR_VARIABLE ignored GET "${json}" invariant)
+    if(absent)
+      set(removed misuse)
+    else()
+      set(removed condition)
+    endif()
+    _misfire_failure_test(${scenario} ${name} reproduces "${invariant}" --all-arms --expect reproduced)
+    if(NOT no_dose)
+      _misfire_failure_test(${scenario} ${name} zero_dose "${invariant}" --dose ${neutral} --expect not_reproduced)
+    endif()
+    _misfire_failure_test(${scenario} ${name} sabotage "${invariant}" --sabotage ${removed} --expect invalid)
+    _misfire_failure_test(${scenario} ${name} broken_signature "${invariant}" --sabotage signature --expect not_reproduced)
+  endforeach()
+  if(files)
+    set(name ${scenario}.matrix)
+    add_test(NAME ${name} COMMAND misfire matrix --scenario ${scenario} -o ${CMAKE_CURRENT_BINARY_DIR}/${name})
+    misfire_test_properties(${name} 300 ${scenario} failure)
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
+  endif()
+endfunction()
+
+function(_misfire_failure_test scenario failure kind invariant)
+  set(name ${scenario}.${failure}.${kind})
+  add_test(NAME ${name} COMMAND misfire reproduce ${failure} ${ARGN} -o ${CMAKE_CURRENT_BINARY_DIR}/${name})
+  misfire_test_properties(${name} 120 ${scenario} failure)
+  if(invariant)
+    set_tests_properties(${name} PROPERTIES RESOURCE_LOCK misfire_trial)
+  else()
+    set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
+  endif()
 endfunction()
