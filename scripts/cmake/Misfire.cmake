@@ -56,9 +56,10 @@ endfunction()
 #   unit, conformance     what the sanitizer presets run
 #   cli, golden, tidy     the driver's commands, approved output, the rules of the source tree and its scripts
 #   scenario, failure     a scenario's workloads and metrics, one named failure reproduced
+#   cross                 another architecture under emulation
 #   cpu or gpu            exactly one on every test
 #   slow, timing, cluster only when asked for (scripts/test --all): minutes, an idle machine, several machines
-set(misfire_labels unit conformance cli golden tidy scenario failure cpu gpu slow timing cluster)
+set(misfire_labels unit conformance cli golden tidy scenario failure cross cpu gpu slow timing cluster)
 misfire_scenarios(misfire_scenario_names)
 list(APPEND misfire_labels ${misfire_scenario_names})
 foreach(label IN LISTS misfire_labels)
