@@ -89,6 +89,28 @@ function(misfire_test)
   endif()
 endfunction()
 
+# misfire_fuzzer(NAME <name> SOURCES ... [LINK ...])
+# A source with LLVMFuzzerTestOneInput. With MISFIRE_FUZZ: the libFuzzer program fuzz_<name>, built by the target `fuzzers`.
+# Without: the test fuzz.<name>, which gives it each file of tests/fuzz/corpus/<name> (tests/fuzz/replay.cpp).
+function(misfire_fuzzer)
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;LINK" ${ARGN})
+  set(target fuzz_${ARG_NAME})
+  add_executable(${target} ${ARG_SOURCES})
+  target_link_libraries(${target} PRIVATE misfire_build ${ARG_LINK})
+  if(MISFIRE_FUZZ)
+    target_link_options(${target} PRIVATE -fsanitize=fuzzer)
+    if(NOT TARGET fuzzers)
+      add_custom_target(fuzzers)
+    endif()
+    add_dependencies(fuzzers ${target})
+  else()
+    target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/fuzz/replay.cpp)
+    add_test(NAME fuzz.${ARG_NAME} COMMAND ${target} ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${ARG_NAME})
+    misfire_test_properties(fuzz.${ARG_NAME} "" conformance)
+    add_dependencies(sanitized_tests ${target})
+  endif()
+endfunction()
+
 # misfire_test_properties(NAME TIMEOUT LABELS...)
 # What every test has: its labels, checked; a timeout in seconds ("" for 60); 77 as a skip; the check of MISFIRE_REQUIRE.
 function(misfire_test_properties name timeout)
