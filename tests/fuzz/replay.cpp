@@ -1,4 +1,5 @@
-// Gives every file of the given directories to a fuzz target, without a fuzzer: what was found once stays mended, with any compiler.
+// Gives every file of the given directories to a fuzz target, without a fuzzer: what was found once stays mended, with any
+// compiler.
 //
 // usage: fuzz_<name> DIRECTORY...    exit 0 when every file came back, 1 when there was none; a crash is a crash
 
