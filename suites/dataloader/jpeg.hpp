@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "suites/dataloader/crop.hpp"
 
@@ -39,7 +40,6 @@ struct JpegOptions {
   bool accept_grey = true;                ///< spread over three channels; else refused
   bool accept_cmyk = true;                ///< CMYK and YCCK converted to RGB; else refused
   bool scaled = true;                     ///< decode at the smallest of 1/8 ... 8/8 that still covers the output
-  bool fast = false;                      ///< integer DCT of lower accuracy and plain chroma upsampling
   std::uint64_t max_pixels = 1ULL << 28;  ///< larger images are refused before memory is taken for them
 };
 
@@ -72,5 +72,12 @@ class JpegDecoder {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// Encodes an RGB image as baseline JPEG with 4:2:0 chroma, as cameras and data sets do.
+/// @param rgb      u8 [height, width, 3]
+/// @param quality  1 to 100
+/// @return         the file, in a buffer that is reused
+/// @throws Error{invalid_input} for sizes that JPEG cannot hold or that do not fit `rgb`
+void encode_jpeg(std::span<const std::uint8_t> rgb, int width, int height, int quality, std::vector<std::uint8_t>& jpeg);
 
 }  // namespace misfire::dataloader

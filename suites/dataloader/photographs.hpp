@@ -18,6 +18,8 @@ struct PhotographSpec {
   int large = 4;
   /// "auto": photographs of the installed packages, else synthetic ones; "photographs": refuse to do without; "synthetic".
   std::string origin = "auto";
+  /// Where photographs are looked for, with all below: by default, where the packages put them.
+  std::string photographs = "/usr/share/backgrounds";
 };
 
 /// A directory of images that is complete and fits its specification.
