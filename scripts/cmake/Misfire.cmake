@@ -54,12 +54,13 @@ endfunction()
 
 # Labels of tests: the kind, where it runs, and the scenario. ctest -L takes a pattern, so that no label may be part of another.
 #   unit, conformance     what the sanitizer presets run
+#   fuzz                  readers given hostile files
 #   cli, golden, tidy     the driver's commands, approved output, the rules of the source tree and its scripts
 #   scenario, failure     a scenario's workloads and metrics, one named failure reproduced
 #   cross                 another architecture under emulation
 #   cpu or gpu            exactly one on every test
 #   slow, timing, cluster only when asked for (scripts/test --all): minutes, an idle machine, several machines
-set(misfire_labels unit conformance cli golden tidy scenario failure cross cpu gpu slow timing cluster)
+set(misfire_labels unit conformance fuzz cli golden tidy scenario failure cross cpu gpu slow timing cluster)
 misfire_scenarios(misfire_scenario_names)
 list(APPEND misfire_labels ${misfire_scenario_names})
 foreach(label IN LISTS misfire_labels)
@@ -73,6 +74,8 @@ endforeach()
 
 # What the sanitizer presets build: the tests labelled unit or conformance, which is what they run.
 add_custom_target(sanitized_tests)
+# What the preset fuzz builds and runs.
+add_custom_target(fuzzers)
 
 # misfire_test(NAME <name> SOURCES ... [LINK ...] [LABELS ...] [TIMEOUT s] [ARGS ...])
 # A plain test executable on tests/check.hpp. Labels: exactly one of cpu and gpu is required for every test (cpu when neither is
@@ -89,26 +92,31 @@ function(misfire_test)
   endif()
 endfunction()
 
-# misfire_fuzzer(NAME <name> SOURCES ... [LINK ...])
-# A source with LLVMFuzzerTestOneInput. With MISFIRE_FUZZ: the libFuzzer program fuzz_<name>, built by the target `fuzzers`.
-# Without: the test fuzz.<name>, which gives it each file of tests/fuzz/corpus/<name> (tests/fuzz/replay.cpp).
+# misfire_fuzzer(NAME <name> SOURCES ... CORPUS <directory> ... [LINK ...])
+# A source with LLVMFuzzerTestOneInput, and the test fuzz.<name>. With MISFIRE_FUZZ it is a libFuzzer program and runs for
+# MISFIRE_FUZZ_SECONDS from the corpus, keeping what it finds in the build directory; without, it is given each file of the corpus
+# once (tests/fuzz/replay.cpp).
 function(misfire_fuzzer)
-  cmake_parse_arguments(ARG "" "NAME" "SOURCES;LINK" ${ARGN})
+  cmake_parse_arguments(ARG "" "NAME" "SOURCES;CORPUS;LINK" ${ARGN})
   set(target fuzz_${ARG_NAME})
+  list(TRANSFORM ARG_CORPUS PREPEND ${PROJECT_SOURCE_DIR}/)
   add_executable(${target} ${ARG_SOURCES})
   target_link_libraries(${target} PRIVATE misfire_build ${ARG_LINK})
   if(MISFIRE_FUZZ)
     target_link_options(${target} PRIVATE -fsanitize=fuzzer)
-    if(NOT TARGET fuzzers)
-      add_custom_target(fuzzers)
-    endif()
-    add_dependencies(fuzzers ${target})
+    set(found ${CMAKE_CURRENT_BINARY_DIR}/found/${ARG_NAME})
+    file(MAKE_DIRECTORY ${found})
+    add_test(NAME fuzz.${ARG_NAME} COMMAND ${target} -max_total_time=${MISFIRE_FUZZ_SECONDS} -timeout=10 -rss_limit_mb=2048
+      -print_final_stats=1 -verbosity=0 -artifact_prefix=${found}- ${found} ${ARG_CORPUS})
+    math(EXPR timeout "${MISFIRE_FUZZ_SECONDS} + 60")
   else()
     target_sources(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/fuzz/replay.cpp)
-    add_test(NAME fuzz.${ARG_NAME} COMMAND ${target} ${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${ARG_NAME})
-    misfire_test_properties(fuzz.${ARG_NAME} "" conformance)
-    add_dependencies(sanitized_tests ${target})
+    add_test(NAME fuzz.${ARG_NAME} COMMAND ${target} ${ARG_CORPUS})
+    set(timeout "")
   endif()
+  misfire_test_properties(fuzz.${ARG_NAME} "${timeout}" fuzz conformance)
+  add_dependencies(sanitized_tests ${target})
+  add_dependencies(fuzzers ${target})
 endfunction()
 
 # misfire_test_properties(NAME TIMEOUT LABELS...)
