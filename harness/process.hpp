@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "harness/unit.hpp"
@@ -29,10 +30,14 @@ struct ProcessResult {
   Duration elapsed{};
 };
 
-/// Runs it in a process group of its own, killed by the kernel (PDEATHSIG) when we die, and reaps it.
+/// Runs it in a process group of its own, killed by the kernel (PDEATHSIG) when we die, and reaps it; what it left running in
+/// its group is killed with its end. Standard input is /dev/null. Call from a thread that outlives it: PDEATHSIG means the thread.
 /// The only place that knows Boost.Process.
 /// @throws Error{not_found, permission} when it cannot be started
 ProcessResult run_process(const ProcessSpec& spec);
+
+/// Where a program is found in PATH, or "" when it is nowhere; a name with a '/' is returned as it is.
+std::string find_program(std::string_view name);
 
 /// Path of the running executable, and of a sibling in the same directory.
 std::string self_executable();

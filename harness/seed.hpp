@@ -1,10 +1,14 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <string_view>
 
 namespace misfire {
+
+/// One block of Philox4x32-10: a bijection of the counter for each key.
+std::array<std::uint32_t, 4> philox4x32_10(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key) noexcept;
 
 /// Counter-based random numbers: the n-th number of a stream is a pure function of (seed, name, n), so adding a stream,
 /// a thread or a draw elsewhere shifts nothing. Philox4x32-10.
