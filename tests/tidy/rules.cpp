@@ -196,7 +196,7 @@ class Checker {
       catalogue = file.path.parent_path().lexically_relative("tests") / "catalog.inc";
     }
     for (const std::string& line : read_lines(root_ / catalogue)) {
-      std::string plain = line;
+      std::string plain = line.substr(0, line.find("//"));
       std::ranges::replace(plain, '.', '_');
       if (std::regex_search(plain, std::regex("\\b" + stem + "\\b"))) return;
     }

@@ -157,10 +157,12 @@ TEST("Boost.Process is in one source, nlohmann in three") {
 TEST("a source that CMake does not name is found, one named by a catalogue is not") {
   const Tree tree({{"faults/mem_limit.cpp", "\n"}});
   check_one(tree.check(), "faults/mem_limit.cpp", 0, {"not built"});
-  const Tree listed({{"faults/catalog.inc", "MISFIRE_FAULT(mem_limit)\n"},
+  const Tree listed({{"faults/catalog.inc", "// other\nMISFIRE_FAULT(mem.limit)\n"},
                      {"faults/mem_limit.cpp", "\n"},
                      {"tests/faults/mem_limit_test.cpp", "\n"}});
   CHECK_EQ(listed.check().size(), 0U);
+  const Tree in_comment({{"faults/catalog.inc", "// other\n"}, {"faults/other.cpp", "\n"}});
+  check_one(in_comment.check(), "faults/other.cpp", 0, {"not built"});
   const Tree commented({{"faults/CMakeLists.txt", "# mem_limit.cpp\nmisfire_library(faults HEADERS fault.hpp)\n"},
                         {"faults/mem_limit.cpp", "\n"}});
   check_one(commented.check(), "faults/mem_limit.cpp", 0, {"not built"});
