@@ -98,7 +98,7 @@ class TrainingStep {
   virtual void enqueue(DeviceQueue& queue, const DeviceMemory& images, std::span<const std::int32_t> labels) = 0;
   /// Mean loss of the last step that was done, before its update. Synchronize first.
   virtual float loss() const = 0;
-  /// Parameters, in order [features, hidden], [hidden], [classes, hidden], [classes]; waits for the queue last used.
+  /// Parameters, in order [features, hidden], [hidden], [classes, hidden], [classes]. Synchronize first.
   virtual std::vector<float> parameters() const = 0;
 };
 

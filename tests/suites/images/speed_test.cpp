@@ -1,0 +1,127 @@
+// Goal: the speeds promised of image loading, as ratios taken in one run.
+// Method: CPU time of this thread, arms interleaved, medians of the per-round ratios; every bound is printed with its value.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+#include <functional>
+
+#include "harness/clock.hpp"
+#include "harness/files.hpp"
+#include "suites/dataloader/jpeg.hpp"
+#include "suites/dataloader/photographs.hpp"
+#include "tests/check.hpp"
+
+using namespace misfire;
+using namespace misfire::dataloader;
+
+namespace {
+
+std::vector<std::string> load(const std::vector<std::string>& paths) {
+  std::vector<std::string> files;
+  for (const auto& path : paths) files.push_back(read_whole_file(path));
+  return files;
+}
+
+std::span<const std::uint8_t> bytes(const std::string& file) {
+  return {reinterpret_cast<const std::uint8_t*>(file.data()), file.size()};
+}
+
+double cpu_seconds(const std::function<void()>& work) {
+  const std::int64_t begin = thread_cpu_ns();
+  work();
+  return static_cast<double>(thread_cpu_ns() - begin) * 1e-9;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+bool photographs_present() { return std::filesystem::exists("/usr/share/backgrounds/mate/nature"); }
+
+/// Median over rounds of CPU time of decode_full over decode_crop, same images and crops.
+double region_ratio(const std::vector<std::string>& files, int rounds) {
+  JpegDecoder decoder;
+  std::vector<std::uint8_t> out(224 * 224 * 3);
+  std::vector<double> ratios;
+  for (int round = 0; round < rounds; ++round) {
+    double seconds[2] = {};
+    for (int arm = 0; arm < 2; ++arm) {
+      const bool full = (arm + round) % 2 == 0;
+      seconds[full] = cpu_seconds([&] {
+        for (std::size_t i = 0; i < files.size(); ++i) {
+          JpegHeader header;
+          CHECK(decoder.read_header(bytes(files[i]), header));
+          const Augmentation a = draw_augmentation(Seed(1), static_cast<std::uint64_t>(round), i, header.width, header.height);
+          CHECK(full ? decoder.decode_full(bytes(files[i]), a.box, 224, 224, a.flip, out)
+                     : decoder.decode_crop(bytes(files[i]), a.box, 224, 224, a.flip, out));
+        }
+      });
+    }
+    ratios.push_back(seconds[1] / seconds[0]);
+  }
+  return median(ratios);
+}
+
+TEST("random resized crops by region and scale are at least 1.4 times as fast as decoding everything") {
+  const TemporaryDirectory place;
+  const DataSet set = prepare_photographs(place.path() + "/set", {.small = 60, .medium = 30, .large = 2}, Seed(1));
+  const double small = region_ratio(load(set.small), 21), medium = region_ratio(load(set.medium), 11),
+               large = region_ratio(load(set.large), 5);
+  std::printf("full / region, CPU time: small %.3f, medium %.3f, large %.3f (%s)\n", small, medium, large, set.origin.c_str());
+  CHECK(small >= 1.4);
+  CHECK(medium >= 1.4);
+  CHECK(large >= 1.4);
+}
+
+TEST("synthetic images cost as much to decode as photographs, within ten per cent") {
+  if (!photographs_present()) SKIP("mate-backgrounds is not installed");
+  const TemporaryDirectory place;
+  PhotographSpec spec{.small = 60, .medium = 30, .large = 4};
+  const DataSet real = prepare_photographs(place.path() + "/real", spec, Seed(1));
+  spec.origin = "synthetic";
+  const DataSet made = prepare_photographs(place.path() + "/made", spec, Seed(1));
+  JpegDecoder decoder;
+  std::vector<std::uint8_t> out(224 * 224 * 3);
+  const auto cost = [&](const std::vector<std::string>& files) {
+    return cpu_seconds([&] {
+      for (const auto& file : files) {
+        JpegHeader header;
+        CHECK(decoder.read_header(bytes(file), header));
+        CHECK(decoder.decode_full(bytes(file), centre_crop(header.width, header.height, 224, 224), 224, 224, false, out));
+      }
+    });
+  };
+  for (const auto& [name, a, b] : {std::tuple{"small", &made.small, &real.small},
+                                   {"medium", &made.medium, &real.medium},
+                                   {"large", &made.large, &real.large}}) {
+    const std::vector<std::string> synthetic = load(*a), photographs = load(*b);
+    std::vector<double> ratios;
+    for (int round = 0; round < 11; ++round) {
+      const double first = cost(synthetic);
+      ratios.push_back(first / cost(photographs));
+    }
+    std::printf("decode cost, synthetic / photographs, %s: %.3f\n", name, median(ratios));
+    CHECK_NEAR(median(ratios), 1.0, 0.1);
+  }
+}
+
+TEST("a set of 96 small, 24 medium and 4 large images is made in three seconds, and found again in 20 ms") {
+  const TemporaryDirectory place;
+  for (const char* const origin : {"synthetic", "photographs"}) {
+    if (origin == std::string_view("photographs") && !photographs_present()) continue;
+    const std::string path = place.path() + "/" + origin;
+    const PhotographSpec spec{.small = 96, .medium = 24, .large = 4, .origin = origin};
+    const std::int64_t begin = monotonic_ns();
+    prepare_photographs(path, spec, Seed(1));
+    const std::int64_t made = monotonic_ns();
+    CHECK(prepare_photographs(path, spec, Seed(1)).reused);
+    const std::int64_t found = monotonic_ns();
+    std::printf("%s: made in %.2f s, found again in %.1f ms\n", origin, static_cast<double>(made - begin) * 1e-9,
+                static_cast<double>(found - made) * 1e-6);
+    CHECK(made - begin < 3'000'000'000);
+    CHECK(found - made < 20'000'000);
+  }
+}
+
+}  // namespace
