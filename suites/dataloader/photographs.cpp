@@ -39,7 +39,8 @@ struct ImageClass {
   double bytes_per_pixel, spread;  // mean, and sd of the logarithm
 };
 constexpr ImageClass classes[] = {
-    {"small", 500, 375, 0.3, 0.20, 0.6}, {"medium", 1024, 768, 0.6, 0.15, 0.6}, {"large", 3000, 2000, 0.8, 0.10, 0.4}};
+    {"small", 500, 375, 0.3, 0.181, 0.49}, {"medium", 1024, 768, 0.6, 0.142, 0.48}, {"large", 3000, 2000, 0.8, 0.102, 0.6}};
+constexpr std::size_t large_sources = 4;  // however many images, so that their mean size does not depend on their number
 
 struct Photograph {
   std::string path;
@@ -155,7 +156,7 @@ class Production {
     }
     // Where none is large enough, the largest there are stand in, enlarged.
     if (big.empty()) big = all;
-    big = cheapest(big, static_cast<std::size_t>(std::max(1, counts_[2])));
+    big = cheapest(big, large_sources);
     for (int i = 0; i < counts_[2]; ++i) cut_large(big[static_cast<std::size_t>(i) % big.size()], i);
   }
 
@@ -341,6 +342,9 @@ DataSet prepare_photographs(const std::string& directory_given, const Photograph
   if (!absolute.has_filename()) absolute = absolute.parent_path();
   const std::string directory = absolute.string();
 
+  if (spec.origin != "synthetic") {  // without a look at the photographs, which takes longer
+    if (auto set = existing(directory, wanted_manifest(spec, seed, "photographs"))) return *std::move(set);
+  }
   std::vector<Photograph> photographs;
   if (spec.origin != "synthetic") photographs = find_photographs(spec.photographs);
   if (spec.origin == "photographs" && photographs.empty()) {

@@ -21,79 +21,81 @@ namespace {
 constexpr int channels = 4;   // of the source: RGBX
 constexpr int band_rows = 8;  // output rows resampled horizontally together, so that vectors run across rows
 constexpr int band_lanes = band_rows * channels;
-constexpr int group_taps = 6;  // source pixels that one pass over the sums adds
+constexpr int short_taps = 6;  // sums of up to so many terms are taken in 16 bits
 
 // A source value in 8.8 fixed point.
 inline std::uint16_t fixed(std::uint8_t value) { return static_cast<std::uint16_t>(value << 8); }
 inline std::uint16_t fixed(std::uint16_t value) { return value; }
 
-// High half of a 16 x 16 bit product, the form that compilers know as one instruction.
-inline std::uint16_t scaled(std::uint16_t value, std::uint16_t weight) {
-  return static_cast<std::uint16_t>((static_cast<std::uint32_t>(value) * weight) >> 16);
-}
-
-// Each product is cut, not rounded: on average half a unit is lost a tap. Bounded so that white cannot overflow.
-inline std::uint16_t rounding(int taps) { return static_cast<std::uint16_t>(std::min(taps / 2, 64)); }
-
-template <int count, bool first, class Source>
-inline __attribute__((always_inline)) void add_taps(const Source* source, std::size_t stride, const std::uint16_t* weights,
-                                                    std::uint16_t begin, std::uint16_t* __restrict sum, std::size_t n) {
+/// sum[i] = extra + sum over k < count of source[k * stride + i] * weights[k], in 8.8 fixed point.
+///
+/// The high half of a 16 x 16 bit product is one instruction to compilers. It is cut, not rounded: half a unit of 1/256 is lost a
+/// term, which `extra` makes up for.
+template <int count, class Source>
+inline __attribute__((always_inline)) void short_sum(const Source* source, std::size_t stride, const std::uint16_t* weights,
+                                                     std::uint16_t extra, std::uint16_t* __restrict sum, std::size_t n) {
   std::uint16_t weight[count];
   for (int k = 0; k < count; ++k) weight[k] = weights[k];
   for (std::size_t i = 0; i < n; ++i) {
-    std::uint16_t value = first ? begin : sum[i];
+    auto value = static_cast<std::uint16_t>(extra + count / 2);
 #pragma GCC unroll 8
-    for (std::size_t k = 0; k < count; ++k)
-      value = static_cast<std::uint16_t>(value + scaled(fixed(source[k * stride + i]), weight[k]));
+    for (std::size_t k = 0; k < count; ++k) {
+      value = static_cast<std::uint16_t>(value + (static_cast<std::uint32_t>(fixed(source[k * stride + i])) * weight[k] >> 16));
+    }
     sum[i] = value;
   }
 }
 
-template <bool first, class Source>
-inline __attribute__((always_inline)) void add_group(int count, const Source* source, std::size_t stride,
-                                                     const std::uint16_t* weights, std::uint16_t begin, std::uint16_t* sum,
-                                                     std::size_t n) {
-  switch (count) {
-    case 1:
-      return add_taps<1, first>(source, stride, weights, begin, sum, n);
-    case 2:
-      return add_taps<2, first>(source, stride, weights, begin, sum, n);
-    case 3:
-      return add_taps<3, first>(source, stride, weights, begin, sum, n);
-    case 4:
-      return add_taps<4, first>(source, stride, weights, begin, sum, n);
-    case 5:
-      return add_taps<5, first>(source, stride, weights, begin, sum, n);
-    default:
-      return add_taps<group_taps, first>(source, stride, weights, begin, sum, n);
+/// The same for any number of terms, in 32 bits: weights sum to 65535 and values end at 65280, so white still fits.
+template <class Source>
+inline __attribute__((always_inline)) void long_sum(const Source* source, std::size_t stride, const std::uint16_t* weights,
+                                                    int taps, std::uint16_t extra, std::uint32_t* __restrict exact,
+                                                    std::uint16_t* sum, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) exact[i] = (static_cast<std::uint32_t>(extra) << 16) + 32768;
+  for (int k = 0; k < taps; ++k, source += stride) {
+    const std::uint32_t weight = weights[k];
+    for (std::size_t i = 0; i < n; ++i) exact[i] += fixed(source[i]) * weight;
   }
+  for (std::size_t i = 0; i < n; ++i) sum[i] = static_cast<std::uint16_t>(exact[i] >> 16);
 }
 
-/// sum[0..n) = begin + weighted sum of `taps` vectors that lie `stride` elements apart, in 8.8 fixed point.
 template <class Source>
 inline __attribute__((always_inline)) void weighted_sum(const Source* source, std::size_t stride, const std::uint16_t* weights,
-                                                        int taps, std::uint16_t begin, std::uint16_t* sum, std::size_t n) {
-  add_group<true>(std::min(taps, group_taps), source, stride, weights, begin, sum, n);
-  for (int done = group_taps; done < taps; done += group_taps) {
-    add_group<false>(std::min(taps - done, group_taps), source + static_cast<std::size_t>(done) * stride, stride, weights + done,
-                     0, sum, n);
+                                                        int taps, std::uint16_t extra, std::uint32_t* exact, std::uint16_t* sum,
+                                                        std::size_t n) {
+  switch (taps) {
+    case 1:
+      return short_sum<1>(source, stride, weights, extra, sum, n);
+    case 2:
+      return short_sum<2>(source, stride, weights, extra, sum, n);
+    case 3:
+      return short_sum<3>(source, stride, weights, extra, sum, n);
+    case 4:
+      return short_sum<4>(source, stride, weights, extra, sum, n);
+    case 5:
+      return short_sum<5>(source, stride, weights, extra, sum, n);
+    case short_taps:
+      return short_sum<short_taps>(source, stride, weights, extra, sum, n);
+    default:
+      return long_sum(source, stride, weights, taps, extra, exact, sum, n);
   }
 }
 
 /// One output row, not yet resampled horizontally. n: elements (pixels x channels).
 MISFIRE_WIDEST void resample_vertically(const std::uint8_t* source, std::size_t stride, const std::uint16_t* weights, int taps,
-                                        std::uint16_t* row, std::size_t n) {
-  weighted_sum(source, stride, weights, taps, rounding(taps), row, n);
+                                        std::uint32_t* exact, std::uint16_t* row, std::size_t n) {
+  weighted_sum(source, stride, weights, taps, 0, exact, row, n);
 }
 
 /// Output pixels [x][row of the band] of RGBX, 8 bit, from source pixels in the same layout, 8.8.
 MISFIRE_WIDEST void resample_horizontally(const std::uint16_t* columns, int source, const int* start,
                                           const std::uint16_t* weights, int taps_max, std::uint8_t* bytes, int width) {
+  std::uint32_t exact[band_lanes];
   std::uint16_t sum[band_lanes];
   for (int x = 0; x < width; ++x) {
     const int taps = std::min(taps_max, source - start[x]);
-    weighted_sum(columns + static_cast<std::size_t>(start[x]) * band_lanes, std::size_t{band_lanes}, weights, taps,
-                 static_cast<std::uint16_t>(128 + rounding(taps)), sum, std::size_t{band_lanes});
+    weighted_sum(columns + static_cast<std::size_t>(start[x]) * band_lanes, std::size_t{band_lanes}, weights, taps, 128, exact,
+                 sum, std::size_t{band_lanes});
     for (int lane = 0; lane < band_lanes; ++lane) bytes[lane] = static_cast<std::uint8_t>(sum[lane] >> 8);
     weights += taps_max;
     bytes += band_lanes;
@@ -162,6 +164,7 @@ void Resizer::plan(const ResizeAxis& x, const ResizeAxis& y) {
   x_.plan(x);
   y_.plan(y);
   const auto width = static_cast<std::size_t>(x_.source);
+  exact_.resize(width * channels);
   rows_.resize(width * band_lanes);
   columns_.resize(width * band_lanes);
   bytes_.resize(static_cast<std::size_t>(x_.out) * band_lanes);
@@ -176,8 +179,8 @@ void Resizer::run(const std::uint8_t* rgbx, std::size_t stride, std::uint8_t* ou
       // Taps of weight zero may lie past the last row.
       const int taps = std::min(y_.taps, y_.source - y_.start[y]);
       resample_vertically(rgbx + static_cast<std::size_t>(y_.start[y]) * stride, stride,
-                          y_.weights.data() + y * static_cast<std::size_t>(y_.taps), taps, rows_.data() + r * width * channels,
-                          width * channels);
+                          y_.weights.data() + y * static_cast<std::size_t>(y_.taps), taps, exact_.data(),
+                          rows_.data() + r * width * channels, width * channels);
     }
     turn_over(rows_.data(), width, columns_.data());
     resample_horizontally(columns_.data(), x_.source, x_.start.data(), x_.weights.data(), x_.taps, bytes_.data(), x_.out);

@@ -42,6 +42,7 @@ class Resizer {
   // A band of output rows on its way: resampled vertically, the same turned over, resampled horizontally.
   std::vector<std::uint16_t> rows_, columns_;
   std::vector<std::uint8_t> bytes_;
+  std::vector<std::uint32_t> exact_;  // sums of many terms
 };
 
 }  // namespace misfire::dataloader

@@ -95,12 +95,13 @@ void make_synthetic_jpeg(Stream stream, const SyntheticTarget& target, std::vect
   Plane light(width, height), blue(width, height), red(width, height), texture(width, height), strength(width, height);
   const int extent = std::max(8, std::min(width, height));
   float amplitude = 60;
-  for (int cell = extent / 2; cell >= 16; cell /= 2, amplitude *= 0.6F) {
+  for (int cell = extent / 2; cell >= extent / 12; cell /= 2, amplitude *= 0.5F) {
     add_octave(light, cell, amplitude, stream);
-    add_octave(blue, cell, amplitude * 0.4F, stream);
-    add_octave(red, cell, amplitude * 0.4F, stream);
+    add_octave(blue, cell, amplitude * 0.3F, stream);
+    add_octave(red, cell, amplitude * 0.3F, stream);
   }
-  add_objects(light, blue, red, 40, stream);
+  // Few objects where few bytes are wanted: their edges cost bytes whatever the texture.
+  add_objects(light, blue, red, std::clamp(static_cast<int>(60 * target.bytes_per_pixel), 1, 40), stream);
   add_octave(texture, 8, 1.0F, stream);
   add_octave(texture, 4, 1.0F, stream);
   add_octave(texture, 2, 0.7F, stream);
@@ -129,20 +130,24 @@ void make_synthetic_jpeg(Stream stream, const SyntheticTarget& target, std::vect
     return static_cast<double>(jpeg.size()) / (static_cast<double>(window.width) * window.height);
   };
 
-  // The size grows steadily with the texture's strength: bisection on its logarithm, on a sample of rows for large images.
+  // The size grows about with a power of the texture's strength: secant steps on the logarithms, on a band of rows for large
+  // images. The bounds are where texture vanishes and where it fills the range of values.
   const int sample_height = std::min(height, std::max(64, 192 * 1024 / width / 16 * 16));
-  const Window sample{0, (height - sample_height) / 2, width, sample_height};
-  double low = std::log(0.05), high = std::log(400.0);
-  for (int i = 0; i < 9; ++i) {
-    const double middle = (low + high) / 2;
-    const double found = encode(sample, std::exp(middle));
-    (found < target.bytes_per_pixel ? low : high) = middle;
-    if (std::abs(found / target.bytes_per_pixel - 1) < 0.02) {
-      low = high = middle;
-      break;
-    }
+  const Window sample{0, (height - sample_height) / 2, width, sample_height}, whole{0, 0, width, height};
+  const double wanted = std::log(target.bytes_per_pixel);
+  double level = std::log(15.0), slope = 0.6, level_before = 0, size_before = 0;
+  for (int i = 0; i < 8; ++i) {
+    const double size = std::log(encode(sample, std::exp(level)));
+    if (std::abs(size - wanted) < 0.02) break;
+    if (i > 0 && std::abs(level - level_before) > 1e-6)
+      slope = std::clamp((size - size_before) / (level - level_before), 0.15, 1.5);
+    level_before = level;
+    size_before = size;
+    level = std::clamp(level + (wanted - size) / slope, std::log(0.1), std::log(400.0));
   }
-  encode({0, 0, width, height}, std::exp((low + high) / 2));
+  const double error = wanted - std::log(encode(whole, std::exp(level)));
+  // What the band did not show of the whole.
+  if (sample_height < height && std::abs(error) > 0.02) encode(whole, std::exp(level + error / slope));
 }
 
 }  // namespace misfire::dataloader
