@@ -10,7 +10,8 @@ add_library(misfire_build INTERFACE)
 target_compile_features(misfire_build INTERFACE cxx_std_20)
 target_compile_options(misfire_build INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor>)
 if(MISFIRE_SANITIZE)
-  target_compile_options(misfire_build INTERFACE -fsanitize=${MISFIRE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  target_compile_options(misfire_build INTERFACE -fsanitize=${MISFIRE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)  # wrong about instrumented code
   target_link_options(misfire_build INTERFACE -fsanitize=${MISFIRE_SANITIZE})
 endif()
 if(MISFIRE_FUZZ)
