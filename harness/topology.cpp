@@ -80,20 +80,6 @@ Topology read(const std::string& what, const std::function<bool(hwloc_topology_t
   return result;
 }
 
-// CPUs of the affinity mask, for machines of any size.
-std::vector<int> affinity() {
-  for (int capacity = 1024; capacity <= 1 << 18; capacity *= 2) {
-    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(capacity), [](cpu_set_t* s) { CPU_FREE(s); });
-    const std::size_t size = CPU_ALLOC_SIZE(capacity);
-    if (sched_getaffinity(0, size, set.get()) != 0) continue;
-    std::vector<int> cpus;
-    for (int i = 0; i < capacity; ++i)
-      if (CPU_ISSET_S(i, size, set.get())) cpus.push_back(i);
-    return cpus;
-  }
-  return {};
-}
-
 void narrow(std::vector<int>& allowed, const std::vector<int>& to) {
   if (std::vector<int> both = common(allowed, to); !both.empty()) allowed = std::move(both);
 }
@@ -102,7 +88,7 @@ void narrow(std::vector<int>& allowed, const std::vector<int>& to) {
 
 Topology Topology::of_this_machine() {
   Topology topology = read("this machine", [](hwloc_topology_t) { return true; });
-  narrow(topology.allowed_cpus, affinity());
+  narrow(topology.allowed_cpus, affinity_mask());
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
     constexpr std::string_view key = "Mems_allowed_list:\t";
@@ -182,6 +168,19 @@ std::vector<int> sharing_a_core(const Topology& topology, const std::vector<int>
   for (int cpu : cpus)
     if (const auto core = core_of.find(cpu); core != core_of.end() && !taken.insert(core->second).second) sharing.push_back(cpu);
   return sharing;
+}
+
+std::vector<int> affinity_mask() {
+  for (int capacity = 1024; capacity <= 1 << 18; capacity *= 2) {  // the kernel refuses a set smaller than its own
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> set(CPU_ALLOC(capacity), [](cpu_set_t* s) { CPU_FREE(s); });
+    const std::size_t size = CPU_ALLOC_SIZE(capacity);
+    if (sched_getaffinity(0, size, set.get()) != 0) continue;
+    std::vector<int> cpus;
+    for (int i = 0; i < capacity; ++i)
+      if (CPU_ISSET_S(i, size, set.get())) cpus.push_back(i);
+    return cpus;
+  }
+  return {};
 }
 
 std::vector<int> parse_cpu_list(std::string_view text) {

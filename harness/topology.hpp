@@ -63,6 +63,9 @@ std::vector<int> nodes_of(const Topology& topology, const std::vector<int>& cpus
 /// CPUs of the list that share a core with an earlier one of it (hyperthreads): two workers there get less than two cores.
 std::vector<int> sharing_a_core(const Topology& topology, const std::vector<int>& cpus);
 
+/// CPUs that the calling thread may run on (taskset, cpuset).
+std::vector<int> affinity_mask();
+
 /// "0-3,8" to {0,1,2,3,8}, as in /proc, cpusets and taskset. @throws Error{invalid_input} naming what is wrong
 std::vector<int> parse_cpu_list(std::string_view text);
 /// {0,1,2,3,8} to "0-3,8".
