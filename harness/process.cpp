@@ -176,7 +176,8 @@ pid_t start(const ProcessSpec& spec, const std::string& program, int out, int er
   bp::environment environment = boost::this_process::environment();
   for (const std::string& entry : spec.environment) {
     const std::size_t equals = entry.find('=');
-    environment[entry.substr(0, equals)] = equals == std::string::npos ? "" : entry.substr(equals + 1);
+    // Not operator[]: that of Boost 1.74 compares beyond the end of shorter entries.
+    environment.set(entry.substr(0, equals), equals == std::string::npos ? "" : entry.substr(equals + 1));
   }
   std::error_code error;
   const auto launch = [&](auto&&... more) {
