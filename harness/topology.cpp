@@ -23,6 +23,10 @@
 #include "harness/files.hpp"
 #include "harness/text.hpp"
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/lsan_interface.h>
+#endif
+
 namespace misfire {
 namespace {
 
@@ -43,11 +47,17 @@ std::vector<int> common(const std::vector<int>& a, const std::vector<int>& b) {
 
 /// @param choose tells hwloc what to read; false when it refuses (errno)
 Topology read(const std::string& what, const std::function<bool(hwloc_topology_t)>& choose) {
+#if defined(__SANITIZE_ADDRESS__)
+  const __lsan::ScopedDisabler plugins_leak;  // libpciaccess, in a plugin that is unloaded afterwards
+#endif
   hwloc_topology_t raw = nullptr;
   if (hwloc_topology_init(&raw) != 0) throw system_error("read the topology of", what, errno);
   const Handle topology(raw, &hwloc_topology_destroy);
   hwloc_topology_set_flags(raw, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED);
   hwloc_topology_set_io_types_filter(raw, HWLOC_TYPE_FILTER_KEEP_IMPORTANT);
+  // The PCI bus tells where GPUs are; these would load drivers and start threads, and we fork later.
+  for (const char* component : {"cuda", "gl", "levelzero", "nvml", "opencl", "rsmi"})
+    hwloc_topology_set_components(raw, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST, component);
   if (!choose(raw) || hwloc_topology_load(raw) != 0)
     throw Error(ErrorCode::invalid_input, "read the topology of '" + what + "': it is no topology that hwloc understands");
 
