@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -27,6 +28,7 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <mutex>
 
 #include "harness/cgroup.hpp"
@@ -164,8 +166,10 @@ void mount_private_tmpfs(const Trying& trying) {
 
 // Every user namespace is refused with EPERM to a process whose root is not the root of its mount namespace.
 bool in_chroot() {
-  struct stat ours {}, init {};
-  if (::stat("/", &ours) == 0 && ::stat("/proc/1/root/", &init) == 0) return ours.st_dev != init.st_dev || ours.st_ino != init.st_ino;
+  struct stat ours {
+  }, init{};
+  if (::stat("/", &ours) == 0 && ::stat("/proc/1/root/", &init) == 0)
+    return ours.st_dev != init.st_dev || ours.st_ino != init.st_ino;
   std::ifstream mounts("/proc/self/mountinfo");
   bool any = false;
   for (std::string line; std::getline(mounts, line); any = true)
@@ -197,18 +201,23 @@ Answer explain_userns(const Attempt& refused) {
   if (file_line("/proc/sys/kernel/unprivileged_userns_clone") == "0" && ::geteuid() != 0)
     return no(what + " (kernel.unprivileged_userns_clone is 0)", "sudo sysctl -w kernel.unprivileged_userns_clone=1");
   if (file_line("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" && ::geteuid() != 0)
-    return no(what + " (kernel.apparmor_restrict_unprivileged_userns is 1: AppArmor allows them to profiled programs only)",
-              "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or give misfire and its scenario programs an AppArmor "
-              "profile with flags=(unconfined) and the rule 'userns,'");
+    return no(
+        what + " (kernel.apparmor_restrict_unprivileged_userns is 1: AppArmor allows them to profiled programs only)",
+        "sudo sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or give misfire and its scenario programs an AppArmor "
+        "profile with flags=(unconfined) and the rule 'userns,'");
   if (in_chroot())
     return no(what + " (this process lives in a chroot, where the kernel refuses user namespaces)",
               "enter the directory by pivot_root, as unshare --mount or a container does, instead of chroot");
-  if (seccomp_filtered() || in_container()) return no(what + " (a seccomp filter or the container's profile refuses it)", container_remedy);
+  if (seccomp_filtered() || in_container())
+    return no(what + " (a seccomp filter or the container's profile refuses it)", container_remedy);
   if (refused.error == ENOSPC || refused.error == EUSERS)
-    return no(what + " (the limit of nested or of all user namespaces is reached)", "sudo sysctl -w user.max_user_namespaces=15000");
+    return no(what + " (the limit of nested or of all user namespaces is reached)",
+              "sudo sysctl -w user.max_user_namespaces=15000");
   if (refused.error == EINVAL || refused.error == ENOSYS)
     return no(what + " (this kernel has no user namespaces)", "use a kernel built with CONFIG_USER_NS=y");
-  return no(what, "ask the administrator which security module forbids user namespaces here (SELinux: user_namespace, AppArmor: userns)");
+  return no(
+      what,
+      "ask the administrator which security module forbids user namespaces here (SELinux: user_namespace, AppArmor: userns)");
 }
 
 Answer probe_userns() {
@@ -236,8 +245,9 @@ Answer probe_root() {
     mount_private_tmpfs(trying);
   });
   if (tried.ok()) return yes("mounted a tmpfs in a mount namespace of its own, as root");
-  return no("root without its privileges: " + tried.failed + ": " + error_text(tried.error),
-            "give the container CAP_SYS_ADMIN (docker run --cap-add SYS_ADMIN; securityContext: {capabilities: {add: [SYS_ADMIN]}})");
+  return no(
+      "root without its privileges: " + tried.failed + ": " + error_text(tried.error),
+      "give the container CAP_SYS_ADMIN (docker run --cap-add SYS_ADMIN; securityContext: {capabilities: {add: [SYS_ADMIN]}})");
 }
 
 Answer probe_fuse() {
@@ -250,7 +260,8 @@ Answer probe_fuse() {
     trying.require(::mkdir("/tmp/mount", 0700) == 0, "make a directory");
     const std::string options = "fd=" + std::to_string(fuse) + ",rootmode=40000,user_id=" + std::to_string(::geteuid()) +
                                 ",group_id=" + std::to_string(::getegid());
-    trying.require(::mount("misfire", "/tmp/mount", "fuse", MS_NOSUID | MS_NODEV, options.c_str()) == 0, "mount a fuse file system");
+    trying.require(::mount("misfire", "/tmp/mount", "fuse", MS_NOSUID | MS_NODEV, options.c_str()) == 0,
+                   "mount a fuse file system");
   });
   if (tried.ok()) return yes("opened /dev/fuse and mounted a file system in a user namespace");
   const std::string what = tried.failed + ": " + error_text(tried.error);
@@ -259,18 +270,22 @@ Answer probe_fuse() {
     return no(what, "sudo modprobe fuse; in a container pass the device in (docker run --device /dev/fuse)");
   }
   if (tried.failed == "mount a fuse file system")
-    return no(what, tried.error == ENODEV ? "sudo modprobe fuse" : "use Linux 4.18 or later, and outside of a container's AppArmor profile");
+    return no(what, tried.error == ENODEV ? "sudo modprobe fuse"
+                                          : "use Linux 4.18 or later, and outside of a container's AppArmor profile");
   Answer answer = explain_userns(tried);
   answer.reason = "no user namespace to mount it in: " + answer.reason;
   return answer;
 }
 
 Answer probe_two_cpus() {
-  const std::vector<int> cpus = Topology::of_this_machine().allowed_cpus;
+  const std::vector<int> cpus = affinity_mask();
   const std::optional<double> quota = cpu_quota(control_group("cpu"));
-  const std::string what = "may run on CPUs " + cpu_list_text(cpus) + (quota ? ", with a quota of " + format_quantity(*quota, Unit::none) + " CPUs" : "");
-  if (cpus.size() < 2) return no(what, "use a machine with two CPUs, or widen the affinity mask (taskset, cpuset, docker --cpuset-cpus)");
-  if (quota && *quota < 1.99) return no(what, "raise the CPU quota of the control group to 2 (docker --cpus 2; resources.limits.cpu: 2)");
+  const std::string what = "may run on CPUs " + cpu_list_text(cpus) +
+                           (quota ? ", with a quota of " + format_quantity(*quota, Unit::none) + " CPUs" : "");
+  if (cpus.size() < 2)
+    return no(what, "use a machine with two CPUs, or widen the affinity mask (taskset, cpuset, docker --cpuset-cpus)");
+  if (quota && *quota < 1.99)
+    return no(what, "raise the CPU quota of the control group to 2 (docker --cpus 2; resources.limits.cpu: 2)");
   return yes(what);
 }
 
@@ -278,13 +293,16 @@ Answer probe_two_numa_nodes() {
   const Topology machine = Topology::of_this_machine();
   std::vector<int> nodes;
   for (const Topology::Node& node : machine.nodes)
-    if (node.memory_bytes > 0 && std::find(machine.allowed_nodes.begin(), machine.allowed_nodes.end(), node.id) != machine.allowed_nodes.end())
+    if (node.memory_bytes > 0 &&
+        std::find(machine.allowed_nodes.begin(), machine.allowed_nodes.end(), node.id) != machine.allowed_nodes.end())
       nodes.push_back(node.id);
   if (nodes.size() < 2) {
     const bool hidden = machine.nodes.size() > 1;
-    return no(hidden ? "of " + std::to_string(machine.nodes.size()) + " memory nodes this process may use only " + cpu_list_text(nodes)
-                     : "this machine has one memory node",
-              hidden ? "widen the cpuset (docker --cpuset-mems)" : "use a machine with two sockets, or a virtual machine with two nodes (qemu -numa)");
+    return no(
+        hidden ? "of " + std::to_string(machine.nodes.size()) + " memory nodes this process may use only " + cpu_list_text(nodes)
+               : "this machine has one memory node",
+        hidden ? "widen the cpuset (docker --cpuset-mems)"
+               : "use a machine with two sockets, or a virtual machine with two nodes (qemu -numa)");
   }
   for (int node : {nodes.front(), nodes.back()}) {
     const std::size_t page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
@@ -306,7 +324,8 @@ Answer probe_two_numa_nodes() {
       return no("bind a page to node " + std::to_string(node) + ": " + error_text(error),
                 "in a container allow mbind(2) (docker run --cap-add SYS_NICE)");
     if (landed != node)
-      return no("a page bound to node " + std::to_string(node) + " landed on node " + std::to_string(landed), "free memory on that node");
+      return no("a page bound to node " + std::to_string(node) + " landed on node " + std::to_string(landed),
+                "free memory on that node");
   }
   return yes("placed pages on memory nodes " + cpu_list_text(nodes));
 }
@@ -319,7 +338,8 @@ Answer probe_memory_cgroup() {
   const std::string limit_file = own->version == 2 ? "memory.max" : "memory.limit_in_bytes";
   // Below our own group; where the unified hierarchy hands the controller on beside us instead, below the group above.
   std::vector<std::string> parents = {own->directory};
-  if (own->version == 2 && own->directory.size() > own->mount.size()) parents.push_back(own->directory.substr(0, own->directory.rfind('/')));
+  if (own->version == 2 && own->directory.size() > own->mount.size())
+    parents.push_back(own->directory.substr(0, own->directory.rfind('/')));
   std::string refused;
   for (const std::string& parent : parents) {
     const std::string child = parent + "/misfire-probe-" + std::to_string(::getpid());
@@ -331,12 +351,16 @@ Answer probe_memory_cgroup() {
       write_text(trying, child + "/" + limit_file, std::to_string(64 << 20));
       write_text(trying, child + "/cgroup.procs", "0");
     });
-    for (int i = 0; i < 100 && ::rmdir(child.c_str()) != 0 && errno == EBUSY; ++i) ::usleep(1000);  // its member has only just ended
+    for (int i = 0; i < 100 && ::rmdir(child.c_str()) != 0 && errno == EBUSY; ++i)
+      ::usleep(1000);  // its member has only just ended
     if (tried.ok()) return yes("made a group in " + parent + ", limited its memory and put a process into it");
     refused = tried.failed + ": " + error_text(tried.error);
   }
-  return no(refused, ::geteuid() == 0 ? "mount the control groups writable (docker run --privileged, or --cgroupns private with a writable /sys/fs/cgroup)"
-                                      : "run as root, or under 'systemd-run --user --scope -p Delegate=yes'");
+  return no(
+      refused,
+      ::geteuid() == 0
+          ? "mount the control groups writable (docker run --privileged, or --cgroupns private with a writable /sys/fs/cgroup)"
+          : "run as root, or under 'systemd-run --user --scope -p Delegate=yes'");
 }
 
 struct Toolkit {
@@ -381,7 +405,8 @@ std::string library_version(const char* path) {
 // "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue ..." to "550.54.15".
 std::string kernel_module_version() {
   for (const std::string& word : split(file_line("/proc/driver/nvidia/version"), ' '))
-    if (!word.empty() && word.find_first_not_of("0123456789.") == std::string::npos && word.find('.') != std::string::npos) return word;
+    if (!word.empty() && word.find_first_not_of("0123456789.") == std::string::npos && word.find('.') != std::string::npos)
+      return word;
   return "";
 }
 
@@ -433,14 +458,18 @@ Answer probe_gpu() {
         return no("libcuda.so.1 is not installed and no NVIDIA kernel module is loaded",
                   "on a machine with an NVIDIA GPU install its driver; everything else runs without");
       return no("the NVIDIA kernel module " + module + " is loaded but libcuda.so.1 is not installed here",
-                "install the driver's libcuda " + module + "; in a container use the NVIDIA runtime (docker run --gpus all; resources.limits: "
-                "nvidia.com/gpu)");
+                "install the driver's libcuda " + module +
+                    "; in a container use the NVIDIA runtime (docker run --gpus all; resources.limits: "
+                    "nvidia.com/gpu)");
     }
     std::string what = tried.failed;
     if (!library.empty()) what += " (library " + library + ", kernel module " + (module.empty() ? "not loaded" : module) + ")";
     if (!library.empty() && !module.empty() && library != module)
-      return no(what + ": driver and library versions do not match", "reboot, or reload the nvidia kernel modules, so that both are " + library);
-    if (tried.error == 100) return no(what, "pass a GPU in (docker run --gpus all), or see that CUDA_VISIBLE_DEVICES is not empty and nvidia-smi lists one");
+      return no(what + ": driver and library versions do not match",
+                "reboot, or reload the nvidia kernel modules, so that both are " + library);
+    if (tried.error == 100)
+      return no(what,
+                "pass a GPU in (docker run --gpus all), or see that CUDA_VISIBLE_DEVICES is not empty and nvidia-smi lists one");
     if (tried.error == 802) return no(what, "start the fabric manager: sudo systemctl start nvidia-fabricmanager");
     if (tried.error == 803) return no(what, "reboot, so that the kernel module and the libraries are of one driver");
     if (tried.error == ETIMEDOUT) return no(what, "look for Xid messages in dmesg; reset the GPU or reboot");
@@ -450,14 +479,16 @@ Answer probe_gpu() {
   if (count == 0)
     return no("the driver is there and sees no device", "pass a GPU in (docker run --gpus all), or unset CUDA_VISIBLE_DEVICES");
   const int major = version / 1000, minor = version % 1000 / 10;
-  const std::string what = std::to_string(count) + " x " + (said.size() > 3 ? said[3] : "GPU") + ", driver " + (library.empty() ? "" : library + " ") +
-                           "for CUDA " + version_text(major, minor);
+  const std::string what = std::to_string(count) + " x " + (said.size() > 3 ? said[3] : "GPU") + ", driver " +
+                           (library.empty() ? "" : library + " ") + "for CUDA " + version_text(major, minor);
   const Toolkit toolkit = MISFIRE_HAVE_CUDA ? find_toolkit() : Toolkit{};
   if (toolkit.major > major)
-    return no(what + ", too old for the CUDA Toolkit " + version_text(toolkit.major, toolkit.minor) + " of this build",
-              "install a driver for CUDA " + std::to_string(toolkit.major) + ", or build with CUDA Toolkit " + std::to_string(major));
+    return no(
+        what + ", too old for the CUDA Toolkit " + version_text(toolkit.major, toolkit.minor) + " of this build",
+        "install a driver for CUDA " + std::to_string(toolkit.major) + ", or build with CUDA Toolkit " + std::to_string(major));
   if (toolkit.major == major && toolkit.minor > minor)
-    return yes(what + " (older than the CUDA Toolkit " + version_text(toolkit.major, toolkit.minor) + ": works but for its newest features)");
+    return yes(what + " (older than the CUDA Toolkit " + version_text(toolkit.major, toolkit.minor) +
+               ": works but for its newest features)");
   return yes(what);
 }
 
@@ -471,13 +502,14 @@ Answer probe_mpi() {
   const ProcessResult version = run_process({.argv = {launcher, "--version"}, .timeout = 20s});
   if (version.exit_code != 0) return no(launcher + " --version failed: " + first_line(version.err), package);
   const TemporaryDirectory directory;  // Open MPI keeps its sockets in it
-  const ProcessResult launch = run_process({.argv = {launcher, "-n", "2", "true"},
-                                            .environment = {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                                                            "OMPI_MCA_rmaps_base_oversubscribe=1", "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe",
-                                                            "TMPDIR=" + directory.path()},
-                                            .timeout = 30s});
+  const ProcessResult launch = run_process(
+      {.argv = {launcher, "-n", "2", "true"},
+       .environment = {"OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "OMPI_MCA_rmaps_base_oversubscribe=1",
+                       "PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe", "TMPDIR=" + directory.path()},
+       .timeout = 30s});
   if (launch.exit_code != 0)
-    return no("launching two processes with " + launcher + (launch.timed_out ? " took too long" : " failed: " + first_line(launch.err + launch.out)),
+    return no("launching two processes with " + launcher +
+                  (launch.timed_out ? " took too long" : " failed: " + first_line(launch.err + launch.out)),
               "see that 'mpirun -n 2 true' works");
   return yes(first_line(version.out) + " launched two processes" + (MISFIRE_HAVE_MPI ? "" : "; this build has no MPI"));
 }
@@ -486,9 +518,11 @@ Answer probe_fio() {
   const std::string program = find_program("fio");
   if (program.empty()) return no("no fio in PATH", "sudo apt-get install fio");
   const TemporaryDirectory directory;
-  const ProcessResult result = run_process({.argv = {program, "--name=probe", "--ioengine=sync", "--rw=write", "--size=64k", "--directory=" + directory.path()},
-                                            .timeout = 30s});
-  if (result.exit_code != 0) return no("a job of 64 KiB failed: " + first_line(result.err + result.out), "see that 'fio --name=x --size=64k' works");
+  const ProcessResult result = run_process(
+      {.argv = {program, "--name=probe", "--ioengine=sync", "--rw=write", "--size=64k", "--directory=" + directory.path()},
+       .timeout = 30s});
+  if (result.exit_code != 0)
+    return no("a job of 64 KiB failed: " + first_line(result.err + result.out), "see that 'fio --name=x --size=64k' works");
   const ProcessResult version = run_process({.argv = {program, "--version"}, .timeout = 20s});
   return yes(first_line(version.out) + " wrote 64 KiB");
 }
@@ -505,7 +539,8 @@ Answer probe_perf_event() {
     const int error = errno;
     const std::string what = "perf_event_open(2) of instructions: " + error_text(error);
     if (error == ENOENT || error == EOPNOTSUPP || error == ENODEV)
-      return no(what + " (no hardware counters, as in most virtual machines)", "use a physical machine, or a virtual one with a virtual PMU");
+      return no(what + " (no hardware counters, as in most virtual machines)",
+                "use a physical machine, or a virtual one with a virtual PMU");
     const std::string paranoid = file_line("/proc/sys/kernel/perf_event_paranoid");
     if (error == EACCES || (error == EPERM && !seccomp_filtered()))
       return no(what + " (kernel.perf_event_paranoid is " + paranoid + ")", "sudo sysctl -w kernel.perf_event_paranoid=1");
@@ -515,7 +550,9 @@ Answer probe_perf_event() {
   std::uint64_t count = 0;
   const bool counted = ::read(fd, &count, sizeof count) == sizeof count && count > 0;
   ::close(fd);
-  if (!counted) return no("a counter of instructions opened, but counted none", "use a physical machine, or a virtual one with a virtual PMU");
+  if (!counted)
+    return no("a counter of instructions opened, but counted none",
+              "use a physical machine, or a virtual one with a virtual PMU");
   return yes("counted this process's instructions");
 }
 
@@ -541,7 +578,8 @@ struct Entry {
 };
 
 constexpr Entry entries[] = {
-    {"userns", "private mounts, PIDs and limits for every trial without root; failures with a /dev/shm of their own", probe_userns},
+    {"userns", "private mounts, PIDs and limits for every trial without root; failures with a /dev/shm of their own",
+     probe_userns},
     {"root", "faults that change the machine itself", probe_root},
     {"photographs", "images made from real photographs; without them synthetic ones are used", probe_photographs},
     {"two_cpus", "failures in which two processes must run at once", probe_two_cpus},
@@ -563,23 +601,27 @@ std::vector<std::string_view> capability_names() {
   return names;
 }
 
-const Capability& capability(std::string_view name) {
-  static std::array<std::once_flag, std::size(entries)> probed;
-  static std::array<Capability, std::size(entries)> found;
-  for (std::size_t i = 0; i < std::size(entries); ++i) {
-    if (entries[i].name != name) continue;
-    std::call_once(probed[i], [&] {
-      Answer answer;
-      try {
-        answer = entries[i].probe();
-      } catch (const Error& error) {
-        answer = no(error.what(), "see the message");
-      }
-      found[i] = {entries[i].name, answer.present, std::move(answer.reason), std::move(answer.remedy), entries[i].unlocks};
-    });
-    return found[i];
+Capability probe_capability(std::string_view name) {
+  for (const Entry& entry : entries) {
+    if (entry.name != name) continue;
+    Answer answer;
+    try {
+      answer = entry.probe();
+    } catch (const Error& error) {
+      answer = no(error.what(), "see the message");
+    }
+    return {entry.name, answer.present, std::move(answer.reason), std::move(answer.remedy), entry.unlocks};
   }
   throw Error(ErrorCode::usage, "unknown capability '" + std::string(name) + "'" + did_you_mean(name, capability_names()));
+}
+
+const Capability& capability(std::string_view name) {
+  static std::mutex mutex;
+  static std::map<std::string_view, Capability> found;  // by the names of the entries, which last
+  const std::scoped_lock lock(mutex);
+  if (const auto known = found.find(name); known != found.end()) return known->second;
+  Capability probed = probe_capability(name);
+  return found.emplace(probed.name, std::move(probed)).first->second;
 }
 
 }  // namespace misfire

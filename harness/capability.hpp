@@ -18,5 +18,7 @@ struct Capability {
 std::vector<std::string_view> capability_names();
 /// @throws Error{usage} for an unknown name, with the nearest
 const Capability& capability(std::string_view name);
+/// The same, tried again now. @throws Error{usage}
+Capability probe_capability(std::string_view name);
 
 }  // namespace misfire

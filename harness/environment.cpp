@@ -48,7 +48,8 @@ std::optional<double> number(std::string_view text) {
 
 // Words of a text, whatever blanks are between them.
 std::vector<std::string> words(std::string text) {
-  std::replace_if(text.begin(), text.end(), [](char c) { return c == '\t' || c == '\n'; }, ' ');
+  std::replace_if(
+      text.begin(), text.end(), [](char c) { return c == '\t' || c == '\n'; }, ' ');
   std::vector<std::string> all = split(text, ' ');
   std::erase(all, "");
   return all;
@@ -120,9 +121,9 @@ Json selected(const Json& text) {
 
 // Vendors of ARM CPUs by their implementer code. @source Linux, arch/arm64/include/asm/cputype.h
 std::string arm_vendor(const std::string& code) {
-  constexpr std::pair<std::string_view, std::string_view> vendors[] = {{"0x41", "arm"},      {"0x4e", "nvidia"}, {"0xc0", "ampere"},
-                                                                       {"0x48", "hisilicon"}, {"0x51", "qualcomm"}, {"0x61", "apple"},
-                                                                       {"0x43", "cavium"},   {"0x46", "fujitsu"}};
+  constexpr std::pair<std::string_view, std::string_view> vendors[] = {
+      {"0x41", "arm"},      {"0x4e", "nvidia"}, {"0xc0", "ampere"}, {"0x48", "hisilicon"},
+      {"0x51", "qualcomm"}, {"0x61", "apple"},  {"0x43", "cavium"}, {"0x46", "fujitsu"}};
   for (const auto& [number_text, name] : vendors)
     if (code == number_text) return std::string(name);
   return code;
@@ -215,8 +216,12 @@ Json describe_numa(Reader& reader) {
 Json describe_memory(Reader& reader) {
   Json memory = Json::object();
   const auto info = key_values(reader.text("/proc/meminfo").value_or(""));
-  for (const auto& [key, name] : {std::pair{"MemTotal", "total_bytes"}, {"MemAvailable", "available_bytes"}, {"SwapTotal", "swap_total_bytes"},
-                                  {"SwapFree", "swap_free_bytes"}, {"Shmem", "shared_bytes"}, {"HugePages_Total", "huge_pages"}}) {
+  for (const auto& [key, name] : {std::pair{"MemTotal", "total_bytes"},
+                                  {"MemAvailable", "available_bytes"},
+                                  {"SwapTotal", "swap_total_bytes"},
+                                  {"SwapFree", "swap_free_bytes"},
+                                  {"Shmem", "shared_bytes"},
+                                  {"HugePages_Total", "huge_pages"}}) {
     const auto it = info.find(key);
     const auto value = it == info.end() ? std::nullopt : number(it->second);
     memory.set(name, !value ? Json() : Reader::whole(it->second.ends_with("kB") ? *value * 1024 : *value));
@@ -293,7 +298,8 @@ Json describe_gpus(Reader& reader) {
   std::error_code error;
   const std::string bus = "/sys/bus/pci/devices";
   std::set<std::string> addresses;
-  for (fs::directory_iterator it(bus, error), end; !error && it != end; it.increment(error)) addresses.insert(it->path().filename().string());
+  for (fs::directory_iterator it(bus, error), end; !error && it != end; it.increment(error))
+    addresses.insert(it->path().filename().string());
   for (const std::string& address : addresses) {
     const std::string path = bus + "/" + address;
     const auto device_class = reader.text(path + "/class");
@@ -376,9 +382,13 @@ Json describe_mounts(Reader& reader, const std::vector<std::string>& paths) {
 
 Json describe_limits() {
   Json limits = Json::object();
-  for (const auto& [resource, name] : {std::pair<decltype(RLIMIT_NOFILE), const char*>{RLIMIT_NOFILE, "open_files"}, {RLIMIT_MEMLOCK, "locked_bytes"},
-                                       {RLIMIT_AS, "address_space_bytes"}, {RLIMIT_DATA, "data_bytes"}, {RLIMIT_NPROC, "processes"},
-                                       {RLIMIT_CORE, "core_bytes"}, {RLIMIT_FSIZE, "file_bytes"}}) {
+  for (const auto& [resource, name] : {std::pair<decltype(RLIMIT_NOFILE), const char*>{RLIMIT_NOFILE, "open_files"},
+                                       {RLIMIT_MEMLOCK, "locked_bytes"},
+                                       {RLIMIT_AS, "address_space_bytes"},
+                                       {RLIMIT_DATA, "data_bytes"},
+                                       {RLIMIT_NPROC, "processes"},
+                                       {RLIMIT_CORE, "core_bytes"},
+                                       {RLIMIT_FSIZE, "file_bytes"}}) {
     rlimit limit{};
     const bool known = ::getrlimit(resource, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY;
     limits.set(name, known ? Json(static_cast<std::uint64_t>(limit.rlim_cur)) : Json());
@@ -424,7 +434,9 @@ Json describe_load(Reader& reader) {
   const double tick = 1.0 / static_cast<double>(::sysconf(_SC_CLK_TCK));
   double total = 0;
   for (std::size_t i = 1; i < std::min<std::size_t>(times.size(), 9); ++i) total += number(times[i]).value_or(0) * tick;
-  const auto seconds = [&](std::size_t field) { return times.size() > field ? Json(number(times[field]).value_or(0) * tick) : Json(); };
+  const auto seconds = [&](std::size_t field) {
+    return times.size() > field ? Json(number(times[field]).value_or(0) * tick) : Json();
+  };
   load.set("cpu_seconds", times.size() > 8 ? Json(total) : Json());
   load.set("idle_seconds", seconds(4));
   load.set("steal_seconds", seconds(8));
@@ -482,8 +494,8 @@ std::string hardware_class(const Json& environment) {
     const Json* found = environment.find(group);
     return found == nullptr ? nullptr : found->find(key);
   };
-  std::string name = word_of(part("cpu", "vendor")) + "-" + word_of(part("cpu", "family")) + "-" + word_of(part("cpu", "model")) + "-" +
-                     word_of(part("cpu", "usable")) + "c-";
+  std::string name = word_of(part("cpu", "vendor")) + "-" + word_of(part("cpu", "family")) + "-" + word_of(part("cpu", "model")) +
+                     "-" + word_of(part("cpu", "usable")) + "c-";
   const Json* total = part("memory", "total_bytes");
   const Json* limit = part("cgroup", "memory_limit_bytes");
   if (total != nullptr && total->is_number()) {

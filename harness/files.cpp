@@ -72,7 +72,8 @@ TemporaryDirectory::~TemporaryDirectory() {
   for (fs::recursive_directory_iterator it(path_, fs::directory_options::skip_permission_denied, error), end; !error && it != end;
        it.increment(error)) {
     std::error_code ignored;
-    if (it->symlink_status(ignored).type() != fs::file_type::directory || ::access(it->path().c_str(), R_OK | W_OK | X_OK) == 0) continue;
+    if (it->symlink_status(ignored).type() != fs::file_type::directory || ::access(it->path().c_str(), R_OK | W_OK | X_OK) == 0)
+      continue;
     fs::permissions(it->path(), fs::perms::owner_all, fs::perm_options::add, ignored);
     fs::remove_all(it->path(), ignored);
     it.disable_recursion_pending();
@@ -119,7 +120,8 @@ std::string read_whole_file(const std::string& path, std::size_t limit) {
     if (got == 0) break;
     used += static_cast<std::size_t>(got);
     if (used > limit)
-      throw Error(ErrorCode::invalid_input, "read '" + path + "': it is larger than the " + format_size(limit) + " that are read at most");
+      throw Error(ErrorCode::invalid_input,
+                  "read '" + path + "': it is larger than the " + format_size(limit) + " that are read at most");
     if (used == content.size()) content.resize(std::min(used * 2, limit + 1));
   }
   content.resize(used);

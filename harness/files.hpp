@@ -9,8 +9,8 @@ namespace misfire {
 /// <executable>/../share/misfire when installed, else under the source tree it was built from.
 std::string shipped_file(std::string_view relative);
 
-/// A directory that exists only while this object lives; its content is removed with it. Made under $TMPDIR or /tmp with mode 0700.
-/// A copy inherited by a forked child leaves it alone.
+/// A directory that exists only while this object lives; its content is removed with it. Made under $TMPDIR or /tmp with mode
+/// 0700. A copy inherited by a forked child leaves it alone.
 class TemporaryDirectory {
  public:
   explicit TemporaryDirectory(std::string_view prefix = "misfire-");
@@ -25,7 +25,8 @@ class TemporaryDirectory {
 };
 
 /// Writes a whole file by way of a temporary beside it and rename(2), so that a reader sees the old content or the new. A
-/// symbolic link is followed; what is no regular file (/dev/stdout, a pipe) is written to directly. @throws Error{permission, no_space, io, not_found}
+/// symbolic link is followed; what is no regular file (/dev/stdout, a pipe) is written to directly. @throws Error{permission,
+/// no_space, io, not_found}
 void write_file_atomically(const std::string& path, std::string_view content);
 /// @throws Error{not_found, permission, io, invalid_input (larger than `limit`)}
 std::string read_whole_file(const std::string& path, std::size_t limit = 64UL << 20);

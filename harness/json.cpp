@@ -114,7 +114,8 @@ class JsonBuilder {
     return add(Json(value));
   }
   bool number_float(double value, const std::string& text) {
-    if (text.find_first_of(".eE") == std::string::npos) return refuse("the integer " + shortened(text) + " does not fit in 64 bits");
+    if (text.find_first_of(".eE") == std::string::npos)
+      return refuse("the integer " + shortened(text) + " does not fit in 64 bits");
     return add(Json(value));
   }
   bool string(std::string& value) { return add(Json(std::move(value))); }
@@ -228,7 +229,8 @@ namespace {
 // What a value is, for a complaint: its text when it is short, else its type.
 std::string shown(const Json& value) {
   if (value.is_null()) return "null";
-  const std::string type = (value.is_integer() || value.is_array() || value.is_object() ? "an " : "a ") + std::string(value.type_name());
+  const std::string type =
+      (value.is_integer() || value.is_array() || value.is_object() ? "an " : "a ") + std::string(value.type_name());
   return value.is_array() || value.is_object() ? type : type + " (" + shortened(value.dump()) + ")";
 }
 
@@ -343,7 +345,8 @@ bool operator==(const Json& a, const Json& b) {
         [](const auto& x, const auto& y) {
           using X = std::decay_t<decltype(x)>;
           using Y = std::decay_t<decltype(y)>;
-          if constexpr (std::is_arithmetic_v<X> && std::is_arithmetic_v<Y> && !std::is_same_v<X, bool> && !std::is_same_v<Y, bool>) {
+          if constexpr (std::is_arithmetic_v<X> && std::is_arithmetic_v<Y> && !std::is_same_v<X, bool> &&
+                        !std::is_same_v<Y, bool>) {
             return equal_numbers(x, y);
           } else {
             return false;

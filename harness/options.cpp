@@ -63,16 +63,16 @@ std::string amount_text(const Option& option, double value) {
 }
 
 std::string current_text(const Option& option) {
-  return std::visit(Overloaded{[](const bool* value) { return std::string(*value ? "true" : "false"); },
-                               [&](const double* value) { return amount_text(option, *value); },
-                               [](const Duration* value) { return duration_text(*value); },
-                               [](const std::string* value) { return *value; },
-                               [](const std::vector<std::string>* value) { return join(*value, ","); },
-                               [&](const auto* value) {
-                                 return option.unit == Unit::bytes && *value > 0 ? size_text(static_cast<std::uint64_t>(*value))
-                                                                                 : std::to_string(*value);
-                               }},
-                    option.target);
+  return std::visit(
+      Overloaded{[](const bool* value) { return std::string(*value ? "true" : "false"); },
+                 [&](const double* value) { return amount_text(option, *value); },
+                 [](const Duration* value) { return duration_text(*value); }, [](const std::string* value) { return *value; },
+                 [](const std::vector<std::string>* value) { return join(*value, ","); },
+                 [&](const auto* value) {
+                   return option.unit == Unit::bytes && *value > 0 ? size_text(static_cast<std::uint64_t>(*value))
+                                                                   : std::to_string(*value);
+                 }},
+      option.target);
 }
 
 // "1 or more", "at most 5", "0 to 1", or "" without bounds.
@@ -102,7 +102,8 @@ std::string accepted(const Option& option) {
     kind = "a size such as 16MiB";
   } else if (std::holds_alternative<double*>(option.target)) {
     kind = "a number";
-  } else if (std::holds_alternative<std::string*>(option.target) || std::holds_alternative<std::vector<std::string>*>(option.target)) {
+  } else if (std::holds_alternative<std::string*>(option.target) ||
+             std::holds_alternative<std::vector<std::string>*>(option.target)) {
     kind = "text";
   } else {
     kind = "an integer";
@@ -237,7 +238,8 @@ std::string placeholder(const Option& option) {
   if (is_duration(option)) return "TIME";
   if (option.unit == Unit::bytes) return "SIZE";
   if (!option.choices.empty()) return "WORD";
-  if (std::holds_alternative<std::string*>(option.target) || std::holds_alternative<std::vector<std::string>*>(option.target)) return "TEXT";
+  if (std::holds_alternative<std::string*>(option.target) || std::holds_alternative<std::vector<std::string>*>(option.target))
+    return "TEXT";
   return "N";
 }
 
@@ -282,7 +284,8 @@ std::vector<std::string_view> OptionTable::names() const {
 
 void OptionTable::set(std::string_view name, std::string_view text) {
   const Option* option = find(name);
-  if (option == nullptr) throw Error(ErrorCode::usage, "unknown option '" + std::string(name) + "'" + did_you_mean(name, names()));
+  if (option == nullptr)
+    throw Error(ErrorCode::usage, "unknown option '" + std::string(name) + "'" + did_you_mean(name, names()));
   assign_or_explain(*option, text, std::string(option->name));
 }
 
@@ -419,12 +422,14 @@ Json OptionTable::schema() const {
   for (const Option& option : options_) {
     Json property = Json::object({{"description", option.help}});
     const bool suffixes = is_duration(option) || option.unit == Unit::bytes;
-    const std::string_view number = std::visit(
-        Overloaded{[](const bool*) -> std::string_view { return "boolean"; }, [](const std::string*) -> std::string_view { return "string"; },
-                   [](const std::vector<std::string>*) -> std::string_view { return "array"; },
-                   [](const double*) -> std::string_view { return "number"; }, [](const Duration*) -> std::string_view { return "number"; },
-                   [](const auto*) -> std::string_view { return "integer"; }},
-        option.target);
+    const std::string_view number =
+        std::visit(Overloaded{[](const bool*) -> std::string_view { return "boolean"; },
+                              [](const std::string*) -> std::string_view { return "string"; },
+                              [](const std::vector<std::string>*) -> std::string_view { return "array"; },
+                              [](const double*) -> std::string_view { return "number"; },
+                              [](const Duration*) -> std::string_view { return "number"; },
+                              [](const auto*) -> std::string_view { return "integer"; }},
+                   option.target);
     property.set("type", suffixes ? Json::array({Json(number), Json("string")}) : Json(number));
     Json choices = Json::array();
     for (std::string_view choice : option.choices) choices.push_back(choice);

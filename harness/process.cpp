@@ -269,7 +269,8 @@ std::string find_program(std::string_view name) {
   for (const std::string& directory : split(path != nullptr ? path : "/usr/local/bin:/usr/bin:/bin", ':')) {
     const std::string candidate = (directory.empty() ? "." : directory) + "/" + std::string(name);
     struct stat status {};
-    if (::access(candidate.c_str(), X_OK) == 0 && ::stat(candidate.c_str(), &status) == 0 && S_ISREG(status.st_mode)) return candidate;
+    if (::access(candidate.c_str(), X_OK) == 0 && ::stat(candidate.c_str(), &status) == 0 && S_ISREG(status.st_mode))
+      return candidate;
   }
   return "";
 }

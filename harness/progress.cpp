@@ -13,13 +13,20 @@ namespace {
 
 std::string_view code(Colour colour) {
   switch (colour) {
-    case Colour::bold: return "\033[1m";
-    case Colour::faint: return "\033[2m";
-    case Colour::red: return "\033[31m";
-    case Colour::green: return "\033[32m";
-    case Colour::yellow: return "\033[33m";
-    case Colour::blue: return "\033[34m";
-    case Colour::plain: break;
+    case Colour::bold:
+      return "\033[1m";
+    case Colour::faint:
+      return "\033[2m";
+    case Colour::red:
+      return "\033[31m";
+    case Colour::green:
+      return "\033[32m";
+    case Colour::yellow:
+      return "\033[33m";
+    case Colour::blue:
+      return "\033[34m";
+    case Colour::plain:
+      break;
   }
   return "";
 }

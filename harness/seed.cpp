@@ -9,8 +9,9 @@ namespace {
 enum class Purpose : std::uint32_t { draw, named_key, indexed_key };
 
 std::array<std::uint32_t, 4> block(std::uint64_t key, std::uint64_t counter, Purpose purpose) {
-  return philox4x32_10({static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), static_cast<std::uint32_t>(purpose), 0},
-                       {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)});
+  return philox4x32_10(
+      {static_cast<std::uint32_t>(counter), static_cast<std::uint32_t>(counter >> 32), static_cast<std::uint32_t>(purpose), 0},
+      {static_cast<std::uint32_t>(key), static_cast<std::uint32_t>(key >> 32)});
 }
 
 std::uint64_t half(const std::array<std::uint32_t, 4>& words, std::size_t which) {
@@ -37,7 +38,9 @@ std::array<std::uint32_t, 4> philox4x32_10(std::array<std::uint32_t, 4> counter,
   return counter;
 }
 
-std::uint64_t Stream::at(std::uint64_t counter) const noexcept { return half(block(key_, counter >> 1, Purpose::draw), counter & 1); }
+std::uint64_t Stream::at(std::uint64_t counter) const noexcept {
+  return half(block(key_, counter >> 1, Purpose::draw), counter & 1);
+}
 
 std::uint64_t Stream::below(std::uint64_t n) noexcept {
   // Lemire, Fast Random Integer Generation in an Interval (2019): the upper word of a product, rejecting the few draws that
@@ -51,7 +54,9 @@ std::uint64_t Stream::below(std::uint64_t n) noexcept {
   return static_cast<std::uint64_t>(product >> 64);
 }
 
-Stream Stream::substream(std::string_view name) const noexcept { return Stream(half(block(key_, hash(name), Purpose::named_key), 0)); }
+Stream Stream::substream(std::string_view name) const noexcept {
+  return Stream(half(block(key_, hash(name), Purpose::named_key), 0));
+}
 
 Stream Stream::substream(std::uint64_t index) const noexcept { return Stream(half(block(key_, index, Purpose::indexed_key), 0)); }
 

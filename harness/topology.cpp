@@ -136,7 +136,8 @@ std::vector<int> cpus_for_worker(const Topology& topology, const PlacementReques
   MISFIRE_ASSERT(worker >= 0);
   const auto index = static_cast<std::size_t>(worker);
   switch (request.placement) {
-    case Placement::none: return {};
+    case Placement::none:
+      return {};
     case Placement::listed: {
       if (request.cpus.empty()) throw Error(ErrorCode::invalid_input, "place workers on listed CPUs: the list is empty");
       const int cpu = request.cpus[index % request.cpus.size()];
@@ -145,7 +146,8 @@ std::vector<int> cpus_for_worker(const Topology& topology, const PlacementReques
                                                   ": this process may use only " + cpu_list_text(topology.allowed_cpus));
       return {cpu};
     }
-    case Placement::per_node: break;
+    case Placement::per_node:
+      break;
   }
   if (request.gpu >= static_cast<int>(topology.gpus.size()))
     throw Error(ErrorCode::invalid_input, "place workers near GPU " + std::to_string(request.gpu) + ": this machine has " +

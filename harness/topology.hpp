@@ -25,7 +25,7 @@ struct Topology {
     std::string pci;   ///< "0000:1b:00.0"
     int node = -1;     ///< nearest memory node, -1 when the machine does not say
   };
-  std::vector<Node> nodes;         ///< by id; at least one
+  std::vector<Node> nodes;  ///< by id; at least one
   std::vector<Core> cores;
   std::vector<Gpu> gpus;           ///< PCI devices of display class (0x03), by address
   std::vector<int> allowed_cpus;   ///< affinity mask and cpuset

@@ -36,7 +36,8 @@ bool read_amount(std::string_view text, Amount& amount) {
   return true;
 }
 
-constexpr std::string_view size_accepted = "write a number with K, M, G, T or KiB, MiB, GiB (1024) or kB, MB, GB (1000), as in 16MiB";
+constexpr std::string_view size_accepted =
+    "write a number with K, M, G, T or KiB, MiB, GiB (1024) or kB, MB, GB (1000), as in 16MiB";
 constexpr std::string_view duration_accepted = "write a number with ns, us, ms, s, m, h or d, as in 200ms (without one: seconds)";
 
 // Multiplier of a size suffix, 0 when it is none.
@@ -54,8 +55,9 @@ std::uint64_t size_factor(std::string_view suffix) {
 
 // Nanoseconds of a duration suffix, 0 when it is none.
 double duration_factor(std::string_view suffix) {
-  constexpr std::pair<std::string_view, double> factors[] = {
-      {"", 1e9}, {"s", 1e9}, {"ms", 1e6}, {"us", 1e3}, {"µs", 1e3}, {"ns", 1}, {"m", 60e9}, {"min", 60e9}, {"h", 3600e9}, {"d", 86400e9}};
+  constexpr std::pair<std::string_view, double> factors[] = {{"", 1e9},     {"s", 1e9},    {"ms", 1e6}, {"us", 1e3},
+                                                             {"µs", 1e3},   {"ns", 1},     {"m", 60e9}, {"min", 60e9},
+                                                             {"h", 3600e9}, {"d", 86400e9}};
   for (const auto& [name, factor] : factors)
     if (suffix == name) return factor;
   return 0;
@@ -105,15 +107,24 @@ std::string format_bytes(double bytes) {
 
 std::string_view unit_name(Unit unit) noexcept {
   switch (unit) {
-    case Unit::none: return "none";
-    case Unit::text: return "text";
-    case Unit::count: return "count";
-    case Unit::bytes: return "bytes";
-    case Unit::seconds: return "seconds";
-    case Unit::fraction: return "fraction";
-    case Unit::ratio: return "ratio";
-    case Unit::bytes_per_second: return "bytes_per_second";
-    case Unit::images_per_second: return "images_per_second";
+    case Unit::none:
+      return "none";
+    case Unit::text:
+      return "text";
+    case Unit::count:
+      return "count";
+    case Unit::bytes:
+      return "bytes";
+    case Unit::seconds:
+      return "seconds";
+    case Unit::fraction:
+      return "fraction";
+    case Unit::ratio:
+      return "ratio";
+    case Unit::bytes_per_second:
+      return "bytes_per_second";
+    case Unit::images_per_second:
+      return "images_per_second";
   }
   return "none";
 }
@@ -152,12 +163,18 @@ std::string format_duration(Duration duration) { return format_seconds(to_second
 
 std::string format_quantity(double value, Unit unit) {
   switch (unit) {
-    case Unit::bytes: return format_bytes(value);
-    case Unit::seconds: return format_seconds(value);
-    case Unit::fraction: return significant(value * 100) + "%";
-    case Unit::bytes_per_second: return format_bytes(value) + "/s";
-    case Unit::images_per_second: return significant(value) + " images/s";
-    default: return significant(value);
+    case Unit::bytes:
+      return format_bytes(value);
+    case Unit::seconds:
+      return format_seconds(value);
+    case Unit::fraction:
+      return significant(value * 100) + "%";
+    case Unit::bytes_per_second:
+      return format_bytes(value) + "/s";
+    case Unit::images_per_second:
+      return significant(value) + " images/s";
+    default:
+      return significant(value);
   }
 }
 

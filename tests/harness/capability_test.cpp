@@ -24,7 +24,7 @@ using namespace misfire;
 
 namespace {
 
-// A capability as a child finds it that first runs `take_away`; "skip" when it could not be taken away.
+// A capability as a child finds it that first runs `take_away`; `possible` says whether it could be taken away.
 struct Found {
   bool present = false, possible = false;
   std::string reason, remedy;
@@ -36,7 +36,7 @@ Found in_child(std::string_view name, const std::function<bool()>& take_away) {
   const pid_t child = ::fork();
   if (child == 0) {
     if (!take_away()) ::_exit(2);
-    const Capability& found = capability(name);
+    const Capability found = probe_capability(name);
     const std::string text = (found.present ? "1\n" : "0\n") + found.reason + "\n" + found.remedy;
     ::_exit(::write(out, text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 1);
   }
@@ -80,8 +80,8 @@ TEST("every capability says what was tried, a missing one how to get it, and not
     CHECK(&found == &capability(name));
     names.insert(name);
   }
-  for (const char* name : {"userns", "gpu", "cuda_toolkit", "root", "fuse", "two_cpus", "two_numa_nodes", "memory_cgroup", "mpi", "fio",
-                           "perf_event", "photographs"})
+  for (const char* name : {"userns", "gpu", "cuda_toolkit", "root", "fuse", "two_cpus", "two_numa_nodes", "memory_cgroup", "mpi",
+                           "fio", "perf_event", "photographs"})
     CHECK(names.contains(name));
   CHECK(mounts_and_groups() == before);
   CHECK_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
@@ -89,7 +89,7 @@ TEST("every capability says what was tried, a missing one how to get it, and not
 
 TEST("an unknown capability is refused with the nearest name") {
   CHECK_THROWS(capability("two_cpu"), "unknown capability 'two_cpu' (did you mean 'two_cpus'?)");
-  CHECK_THROWS(capability("x"), "unknown capability 'x'");
+  CHECK_THROWS(probe_capability("x"), "unknown capability 'x'");
 }
 
 TEST("on one CPU two are missing") {
@@ -150,7 +150,8 @@ TEST("a launcher that cannot launch is missing, whatever its version") {
   const std::string program = directory.path() + "/mpirun";
   write_file_atomically(program, "#!/bin/sh\n[ \"$1\" = --version ] && { echo mpirun 1; exit 0; }\necho no slots >&2\nexit 1\n");
   ::chmod(program.c_str(), 0755);
-  const Found found = in_child("mpi", [&] { return ::setenv("PATH", (directory.path() + ":" + std::getenv("PATH")).c_str(), 1) == 0; });
+  const Found found =
+      in_child("mpi", [&] { return ::setenv("PATH", (directory.path() + ":" + std::getenv("PATH")).c_str(), 1) == 0; });
   CHECK(!found.present);
   CHECK(found.reason.find("failed: no slots") != std::string::npos);
 }
@@ -161,10 +162,12 @@ namespace {
 struct Groups {
   TemporaryDirectory directory;
   std::string proc = directory.path() + "/proc", mount = directory.path() + "/cgroup";
-  Groups(const std::string& membership, const std::string& mount_line, const std::vector<std::pair<std::string, std::string>>& files) {
+  Groups(const std::string& membership, const std::string& mount_line,
+         const std::vector<std::pair<std::string, std::string>>& files) {
     make_directories(proc);
     write_file_atomically(proc + "/cgroup", membership);
-    write_file_atomically(proc + "/mountinfo", mount_line.substr(0, mount_line.find('@')) + mount + mount_line.substr(mount_line.find('@') + 1));
+    write_file_atomically(proc + "/mountinfo",
+                          mount_line.substr(0, mount_line.find('@')) + mount + mount_line.substr(mount_line.find('@') + 1));
     for (const auto& [path, content] : files) {
       make_directories(std::filesystem::path(mount + path).parent_path().string());
       write_file_atomically(mount + path, content);

@@ -16,7 +16,8 @@ using namespace misfire;
 TEST("the machine is described, and agrees with what the system calls say") {
   const Json environment = capture_environment();
   std::printf("%s\n", environment.dump(1).c_str());
-  for (const char* group : {"cpu", "numa", "memory", "cgroup", "kernel", "libraries", "gpus", "mounts", "limits", "load", "unreadable"})
+  for (const char* group :
+       {"cpu", "numa", "memory", "cgroup", "kernel", "libraries", "gpus", "mounts", "limits", "load", "unreadable"})
     CHECK(environment.find(group) != nullptr);
   utsname name{};
   ::uname(&name);

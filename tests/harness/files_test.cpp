@@ -117,7 +117,8 @@ TEST("shipped files are found in the source tree, and beside an installed progra
   write_file_atomically(prefix.path() + "/share/misfire/results/x", "installed");
   const std::string program = prefix.path() + "/bin/program";
   fs::copy_file(self_executable(), program);
-  const auto result = run_process({.argv = {program, "prints a shipped path"}, .environment = {"MISFIRE_TEST_PRINT_SHIPPED=results/x"}});
+  const auto result =
+      run_process({.argv = {program, "prints a shipped path"}, .environment = {"MISFIRE_TEST_PRINT_SHIPPED=results/x"}});
   CHECK(result.out.find("shipped: " + prefix.path() + "/share/misfire/results/x\n") != std::string::npos);
 }
 

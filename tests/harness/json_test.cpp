@@ -12,7 +12,8 @@
 using namespace misfire;
 
 TEST("each value has the line where it ends") {
-  const Json value = Json::parse("{\n \"a\": 1,\n \"b\": [true,\n  \"x\"\n ],\n\n \"c\": {\"d\": null}, \"e\": 2.5\n}\n", "f.json");
+  const Json value =
+      Json::parse("{\n \"a\": 1,\n \"b\": [true,\n  \"x\"\n ],\n\n \"c\": {\"d\": null}, \"e\": 2.5\n}\n", "f.json");
   CHECK_EQ(value.line(), 1);
   CHECK_EQ(value.at("a").line(), 2);
   CHECK_EQ(value.at("b").line(), 3);
@@ -42,8 +43,9 @@ TEST("malformed text is refused with source, line and no parser's internals") {
     }
     return "accepted";
   };
-  for (const char* text : {"", "{", "[1,]", "{\"a\":1,}", "{\"a\" 1}", "nul", "1 2", "\"abc", "{'a':1}", "[1]x", "// c\n1", "01", "+1",
-                           ".5", "1.", "\"\\x\"", "\"\\ud800\"", "\"a\nb\"", "NaN", "-"}) {
+  for (const char* text :
+       {"",        "{",  "[1,]", "{\"a\":1,}", "{\"a\" 1}", "nul",     "1 2",         "\"abc",    "{'a':1}", "[1]x",
+        "// c\n1", "01", "+1",   ".5",         "1.",        "\"\\x\"", "\"\\ud800\"", "\"a\nb\"", "NaN",     "-"}) {
     const std::string what = message(text);
     CHECK(what.starts_with("f.json:"));
     CHECK(what.find("[json") == std::string::npos);
@@ -78,7 +80,8 @@ TEST("keys keep their order, and a repeated one is noticed in large objects too"
 }
 
 TEST("accessors give the type asked for or say what they found, and where") {
-  const Json value = Json::parse(R"({"i": -5, "u": 18446744073709551615, "f": 2.5, "w": 3.0, "s": "x", "b": true, "a": [1], "n": null})", "v");
+  const Json value =
+      Json::parse(R"({"i": -5, "u": 18446744073709551615, "f": 2.5, "w": 3.0, "s": "x", "b": true, "a": [1], "n": null})", "v");
   CHECK_EQ(value.at("i").as_int(), -5);
   CHECK_EQ(value.at("u").as_uint(), UINT64_MAX);
   CHECK_EQ(value.at("w").as_int(), 3);
@@ -118,10 +121,11 @@ TEST("what is written reads back, doubles bit for bit") {
   for (int i = 0; i < 2000; ++i) {
     const double number = std::bit_cast<double>(stream());
     if (number - number != 0) continue;
-    CHECK_EQ(std::bit_cast<std::uint64_t>(Json::parse(Json(number).dump(), "d").as_double()), std::bit_cast<std::uint64_t>(number));
+    CHECK_EQ(std::bit_cast<std::uint64_t>(Json::parse(Json(number).dump(), "d").as_double()),
+             std::bit_cast<std::uint64_t>(number));
   }
-  for (const Json& value : {Json(INT64_MIN), Json(UINT64_MAX), Json(INT64_MAX), Json(0.1), Json(1.0), Json("\n\"\\\x01\u00e4"), Json(nullptr),
-                            Json::array(), Json::object()})
+  for (const Json& value : {Json(INT64_MIN), Json(UINT64_MAX), Json(INT64_MAX), Json(0.1), Json(1.0), Json("\n\"\\\x01\u00e4"),
+                            Json(nullptr), Json::array(), Json::object()})
     CHECK(Json::parse(value.dump(), "r") == value);
   CHECK_EQ(Json(std::numeric_limits<double>::infinity()).dump(), "null");
   CHECK_EQ(Json(std::numeric_limits<double>::quiet_NaN()).dump(), "null");

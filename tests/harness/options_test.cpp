@@ -1,4 +1,5 @@
-// Goal: one declaration serves the command line, JSON, the environment, help, schema and record, and every refusal says what to do.
+// Goal: one declaration serves the command line, JSON, the environment, help, schema and record, and every refusal says what to
+// do.
 #include "harness/options.hpp"
 
 #include <cstdlib>
@@ -21,16 +22,23 @@ struct Values {
   std::string sharing = "descriptor";
   std::vector<std::string> paths;
   OptionTable table() {
-    return OptionTable("MISFIRE_TEST", {
-        {.name = "pin", .target = &pin, .help = "Pins memory."},
-        {.name = "workers", .target = &workers, .help = "Worker processes.", .min = 0, .max = 512, .letter = 'w'},
-        {.name = "offset", .target = &offset, .help = "Any integer."},
-        {.name = "shm_size", .target = &shm, .help = "Size of /dev/shm.", .unit = Unit::bytes, .min = 4096},
-        {.name = "rate", .target = &rate, .help = "A rate.", .min = 0, .max = 1},
-        {.name = "deadline", .target = &deadline, .help = "Then it is ended.", .unit = Unit::seconds, .min = 0.1, .max = 3600},
-        {.name = "sharing", .target = &sharing, .help = "How.", .choices = {"descriptor", "name"}},
-        {.name = "path", .target = &paths, .help = "Where.", .value_name = "DIR", .letter = 'p'},
-    });
+    return OptionTable(
+        "MISFIRE_TEST",
+        {
+            {.name = "pin", .target = &pin, .help = "Pins memory."},
+            {.name = "workers", .target = &workers, .help = "Worker processes.", .min = 0, .max = 512, .letter = 'w'},
+            {.name = "offset", .target = &offset, .help = "Any integer."},
+            {.name = "shm_size", .target = &shm, .help = "Size of /dev/shm.", .unit = Unit::bytes, .min = 4096},
+            {.name = "rate", .target = &rate, .help = "A rate.", .min = 0, .max = 1},
+            {.name = "deadline",
+             .target = &deadline,
+             .help = "Then it is ended.",
+             .unit = Unit::seconds,
+             .min = 0.1,
+             .max = 3600},
+            {.name = "sharing", .target = &sharing, .help = "How.", .choices = {"descriptor", "name"}},
+            {.name = "path", .target = &paths, .help = "Where.", .value_name = "DIR", .letter = 'p'},
+        });
   }
 };
 
@@ -38,8 +46,10 @@ struct Values {
 
 TEST("every form of the command line is read") {
   Values v;
-  const auto rest = v.table().parse({"first", "--workers=8", "--shm-size", "1GiB", "--shm_size=2M", "--no-pin", "--rate", "1", "-p", "a", "-pb",
-                                     "-p=c", "--path", "d", "--offset", "-5", "--deadline=200ms", "--sharing", "name", "-", "--", "--workers"});
+  const auto rest = v.table().parse(
+      {"first", "--workers=8", "--shm-size", "1GiB", "--shm_size=2M", "--no-pin", "--rate",           "1",         "-p",   "a",
+       "-pb",   "-p=c",        "--path",     "d",    "--offset",      "-5",       "--deadline=200ms", "--sharing", "name", "-",
+       "--",    "--workers"});
   CHECK_EQ(v.workers, 8);
   CHECK_EQ(v.shm, 2u << 20);
   CHECK(!v.pin);
@@ -71,7 +81,8 @@ TEST("a refused value names the option, the text and what is accepted, and chang
   CHECK_THROWS(table.parse({"--rate=nan"}), "'nan' is not a number");
   CHECK_THROWS(table.parse({"--rate=1.5"}), "a number, 0 to 1");
   CHECK_THROWS(table.parse({"--deadline=5h"}), "a duration such as 200ms, 100ms to 3600s");
-  CHECK_THROWS(table.parse({"--sharing=nmae"}), "'nmae' is none of the choices (did you mean 'name'?); it takes one of descriptor, name");
+  CHECK_THROWS(table.parse({"--sharing=nmae"}),
+               "'nmae' is none of the choices (did you mean 'name'?); it takes one of descriptor, name");
   CHECK_THROWS(table.parse({"--pin=maybe"}), "it takes true or false");
   CHECK_THROWS(table.parse({"--no-pin=1"}), "takes no value");
   CHECK_THROWS(table.parse({"--wrokers=1"}), "unknown option '--wrokers' (did you mean '--workers'?)");
@@ -100,7 +111,9 @@ TEST("unknown options are put aside when somebody else may know them") {
 TEST("JSON sets options in base units or with suffixes, and complains with file, line and nearest key") {
   Values v;
   OptionTable table = v.table();
-  table.set(Json::parse(R"({"workers": 2, "shm_size": "64MiB", "deadline": 0.25, "pin": false, "path": ["a", "b"], "rate": 1, "offset": -9})", "f"));
+  table.set(Json::parse(
+      R"({"workers": 2, "shm_size": "64MiB", "deadline": 0.25, "pin": false, "path": ["a", "b"], "rate": 1, "offset": -9})",
+      "f"));
   CHECK_EQ(v.workers, 2);
   CHECK_EQ(v.shm, 64u << 20);
   CHECK(v.deadline == 250ms);
@@ -112,9 +125,11 @@ TEST("JSON sets options in base units or with suffixes, and complains with file,
   CHECK((v.paths == std::vector<std::string>{"c"}));
   CHECK_THROWS(table.set(Json::parse("{\n\"worker\": 2}", "f")), "f:2: unknown option 'worker' (did you mean 'workers'?)");
   CHECK_THROWS(table.set(Json::parse("{\n\"shm-size\": 2}", "f")), "did you mean 'shm_size'?");  // one spelling in files
-  CHECK_THROWS(table.set(Json::parse("{\"workers\": \"2\"}", "f")), "f:1: workers: expected an integer, found a string (\"2\"); it takes");
+  CHECK_THROWS(table.set(Json::parse("{\"workers\": \"2\"}", "f")),
+               "f:1: workers: expected an integer, found a string (\"2\"); it takes");
   CHECK_THROWS(table.set(Json::parse("{\"workers\": 2.5}", "f")), "expected an integer, found a number (2.5)");
-  CHECK_THROWS(table.set(Json::parse("{\"workers\": -1}", "f")), "f:1: workers: -1 is out of range; it takes an integer, 0 to 512");
+  CHECK_THROWS(table.set(Json::parse("{\"workers\": -1}", "f")),
+               "f:1: workers: -1 is out of range; it takes an integer, 0 to 512");
   CHECK_THROWS(table.set(Json::parse("{\"workers\": 4294967297}", "f")), "out of range");
   CHECK_THROWS(table.set(Json::parse("{\"shm_size\": -1}", "f")), "f:1: shm_size: expected an integer of 0 or more");
   CHECK_THROWS(table.set(Json::parse("{\"deadline\": -1}", "f")), "is not a duration");

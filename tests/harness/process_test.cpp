@@ -47,7 +47,8 @@ bool gone_within(int pid, Duration wait) {
 }
 
 int open_descriptors() {
-  return static_cast<int>(std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator()));
+  return static_cast<int>(
+      std::distance(std::filesystem::directory_iterator("/proc/self/fd"), std::filesystem::directory_iterator()));
 }
 
 }  // namespace
@@ -80,7 +81,8 @@ TEST("arguments and environment arrive unchanged, input is empty") {
 }
 
 TEST("megabytes on both outputs neither block nor fill memory") {
-  const auto result = run_process(shell("head -c 5000000 /dev/zero | tr '\\0' a; head -c 5000000 /dev/zero | tr '\\0' b >&2; echo end"));
+  const auto result =
+      run_process(shell("head -c 5000000 /dev/zero | tr '\\0' a; head -c 5000000 /dev/zero | tr '\\0' b >&2; echo end"));
   CHECK_EQ(result.exit_code, 0);
   CHECK(result.out.size() <= 1 << 20 && result.out.size() > 900'000);
   CHECK(result.err.size() <= 1 << 20 && result.err.size() > 900'000);
@@ -167,7 +169,8 @@ TEST("programs are found as a shell finds them") {
   CHECK_EQ(find_program(""), "");
   CHECK_EQ(find_program("./x"), "./x");
   CHECK(std::filesystem::exists(self_executable()));
-  CHECK_EQ(std::filesystem::path(sibling_executable("other")).parent_path(), std::filesystem::path(self_executable()).parent_path());
+  CHECK_EQ(std::filesystem::path(sibling_executable("other")).parent_path(),
+           std::filesystem::path(self_executable()).parent_path());
 }
 
 // The roles of the next tests: a driver that is killed or interrupted while its program runs.

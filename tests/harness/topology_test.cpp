@@ -159,7 +159,8 @@ TEST("no worker is put on a CPU that is not allowed") {
   const PlacementRequest by_node{.placement = Placement::per_node};
   CHECK((cpus_for_worker(host, by_node, 0) == std::vector<int>{2}));
   CHECK((cpus_for_worker(host, by_node, 1) == std::vector<int>{9, 25}));
-  CHECK_THROWS(cpus_for_worker(host, {.placement = Placement::listed, .cpus = {3}}, 0), "on CPU 3: this process may use only 2,9,25");
+  CHECK_THROWS(cpus_for_worker(host, {.placement = Placement::listed, .cpus = {3}}, 0),
+               "on CPU 3: this process may use only 2,9,25");
   host.allowed_cpus = {9};  // the GPU's node is closed: the best that is left
   CHECK((cpus_for_worker(host, {.placement = Placement::per_node, .gpu = 0}, 0) == std::vector<int>{9}));
   host.gpus[0].node = -1;
