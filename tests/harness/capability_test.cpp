@@ -17,7 +17,9 @@
 #include "harness/cgroup.hpp"
 #include "harness/error.hpp"
 #include "harness/files.hpp"
+#include "harness/process.hpp"
 #include "harness/topology.hpp"
+#include "misfire_config.hpp"
 #include "tests/check.hpp"
 
 using namespace misfire;
@@ -154,6 +156,28 @@ TEST("a launcher that cannot launch is missing, whatever its version") {
       in_child("mpi", [&] { return ::setenv("PATH", (directory.path() + ":" + std::getenv("PATH")).c_str(), 1) == 0; });
   CHECK(!found.present);
   CHECK(found.reason.find("failed: no slots") != std::string::npos);
+}
+
+// The role of the next test: libcuda.so.1 is searched along LD_LIBRARY_PATH as it was when the program started.
+TEST("prints what it finds of GPUs") {
+  if (std::getenv("MISFIRE_TEST_ROLE") == nullptr) SKIP("started by another test");
+  const Capability found = probe_capability("gpu");
+  std::printf("present %d: %s -> %s\n", found.present ? 1 : 0, found.reason.c_str(), found.remedy.c_str());
+  CHECK(true);
+}
+
+TEST("a GPU counts when its driver answers, and each of the driver's failures has its own remedy") {
+  const auto with = [](std::vector<std::string> environment) {
+    environment.insert(environment.end(), {"LD_LIBRARY_PATH=" FAKE_CUDA_FOLDER, "MISFIRE_TEST_ROLE=gpu"});
+    return run_process({.argv = {self_executable(), "prints what it finds of GPUs"}, .environment = environment}).out;
+  };
+  const auto contains = [](const std::string& text, std::string_view part) { return text.find(part) != std::string::npos; };
+  CHECK(contains(with({"FAKE_CUDA_VERSION=99090"}), "present 1: 8 x NVIDIA H200, driver 1 for CUDA 99.9"));
+  CHECK(contains(with({"FAKE_CUDA_DEVICES=0"}), "present 0: the driver is there and sees no device -> "));
+  CHECK(contains(with({"FAKE_CUDA_ERROR=100"}), "present 0: cuInit: CUDA_ERROR_NO_DEVICE"));
+  CHECK(contains(with({"FAKE_CUDA_ERROR=803"}), "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"));
+  CHECK(contains(with({"FAKE_CUDA_ERROR=803"}), "-> reboot"));
+  if (MISFIRE_HAVE_CUDA) CHECK(contains(with({"FAKE_CUDA_VERSION=9020"}), "too old for the CUDA Toolkit"));
 }
 
 namespace {
