@@ -148,7 +148,6 @@ struct TrialOptions {
   int block = 0;
   std::string data;               ///< directory for prepared data shared by trials (made by the driver beforehand)
   bool raw = true;                ///< also write the raw events to <record>.raw
-  std::string role = "trial";     ///< internal: process role when an executable starts itself again
   OptionTable table();
 };
 
@@ -156,5 +155,9 @@ struct TrialOptions {
 /// @return success when a record with an outcome was written (whatever the outcome), skipped with the reason on standard
 ///         error when a capability is missing, internal when we failed
 Exit run_trial(const Scenario& scenario, std::span<const FaultEntry> faults, const Vocabulary& vocabulary, const TrialOptions& options);
+
+/// The same for a plan that comes from elsewhere (a healthy case, a test). @param header more members of the "trial" line
+Exit run_planned_trial(const Scenario& scenario, std::span<const FaultEntry> faults, const TrialPlan& plan, const TrialOptions& options,
+                       const Json& header = Json::object());
 
 }  // namespace misfire

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace misfire {
+
+/// How the processes of a trial are kept together, best first.
+enum class Containment {
+  user_namespace,  ///< user, mount, PID and IPC namespaces of our own: nothing outlives the first process in them
+  namespaces,      ///< the same without a user namespace, as real root
+  subreaper,       ///< no namespaces: orphans come back to us and are killed; parents' deaths are passed on by PDEATHSIG
+};
+std::string_view containment_name(Containment containment) noexcept;
+
+/// What the contained process is told.
+struct Contained {
+  Containment kind;
+  std::vector<std::string> refused;  ///< why each better one could not be had
+  bool private_shm = false;          ///< /dev/shm is a tmpfs of the trial alone
+};
+
+/// Runs `body` in a child process that is the first in the best containment this machine allows, with private /proc and /dev/shm
+/// where there are namespaces, and waits for it. Whatever the child leaves is killed. When the caller dies, so does everything.
+///
+/// Own user id and group id are mapped to themselves: programs that refuse root behave as outside.
+/// Call from a process with one thread.
+/// @return exit status of `body`, or 128 + signal when it was killed
+int run_contained(const std::function<int(const Contained&)>& body);
+
+/// Arranges that the kernel kills this process when its parent dies, and ends it now if that has happened already.
+/// @param parent_alive  readable end of a pipe whose other end only the parent holds
+void die_with_parent(int parent_alive);
+
+}  // namespace misfire
