@@ -12,6 +12,7 @@
 #include "harness/error.hpp"
 #include "harness/process.hpp"
 #include "tests/check.hpp"
+#include "tests/harness/self.hpp"
 
 using namespace misfire;
 namespace fs = std::filesystem;
@@ -110,7 +111,7 @@ TEST("shipped files are found in the source tree, and beside an installed progra
   CHECK(fs::exists(shipped_file("harness/files.hpp")));
   CHECK(!fs::exists(shipped_file("harness/none.hpp")));
   // An installed copy of this program: bin/program and share/misfire beside it.
-  if (std::getenv("MISFIRE_TEST_PRINT_SHIPPED") != nullptr) return;
+  skip_unless_this_program_starts();
   const TemporaryDirectory prefix;
   make_directories(prefix.path() + "/bin");
   make_directories(prefix.path() + "/share/misfire/results");
