@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <optional>
 #include <span>
 #include <string>
@@ -21,6 +22,7 @@ enum class Role {
   lookalike,       ///< another trouble with a similar symptom: neither condition nor misuse of this failure. Signature absent.
 };
 std::string_view role_name(Role role) noexcept;
+inline constexpr std::array all_roles = {Role::control, Role::faulty, Role::remedied, Role::popular_advice, Role::lookalike};
 
 struct InjectionSpec {
   std::string fault;
@@ -36,9 +38,16 @@ struct Condition {
   bool optional = false;     ///< when not measurable here the verdict is partial instead of not measurable
   std::string why;           ///< one sentence: what it distinguishes
   int line = 0;
+  Unit unit = Unit::none;    ///< of the metric
+  bool ratio() const noexcept { return test == Test::ratio_at_least || test == Test::ratio_at_most; }
   /// "shm_used_fraction >= 0.95", "step_seconds / control >= 1.5"
   std::string describe() const;
+  /// What is wanted of the value, without the metric: ">= 0.95", "= 'ok'", "in [1, 2]".
+  std::string bound_text() const;
 };
+
+/// A number as reports show it: bytes and seconds with a suffix, the rest in as few digits as read back within 1e-4.
+std::string value_text(double value, Unit unit);
 
 /// Something present in an arm, and the conditions over independently observed metrics that prove it was.
 struct Ingredient {
@@ -86,7 +95,7 @@ struct Failure {
   std::vector<Arm> arms;           ///< at least one control, faulty and remedied
   std::optional<Dose> dose;
   std::vector<Condition> signature;
-  std::string recovery_metric;     ///< harm that the remedy must bring back to the control, at least `recovery_fraction` of the way
+  std::string recovery_metric;     ///< harm that the remedy brings back to the control, at least `recovery_fraction` of the way
   double recovery_fraction = 0.8;
   bool invariant = false;          ///< one trial an arm decides
   int blocks = 5;                  ///< interleaved blocks otherwise
@@ -111,7 +120,8 @@ struct Vocabulary {
   std::vector<std::string_view> capabilities;
 };
 
-/// Reads and checks one file. @throws Error{invalid_input} "path:line: what, what is allowed, nearest valid name"; Error{not_found}
+/// Reads and checks one file.
+/// @throws Error{invalid_input} "path:line: what; what is allowed (did you mean 'x'?)"; Error{not_found}
 Failure read_failure(const std::string& path, const Vocabulary& vocabulary);
 /// The same from a value already parsed (an embedded copy in a record).
 Failure parse_failure(const Json& source, const Vocabulary& vocabulary);
@@ -135,9 +145,21 @@ struct TrialPlan {
 
 /// What is deliberately taken away to check Misfire itself: the verdict must then be `invalid` (condition, misuse).
 enum class Sabotage { none, condition, misuse };
+std::string_view sabotage_name(Sabotage sabotage) noexcept;
+inline constexpr std::array all_sabotages = {Sabotage::none, Sabotage::condition, Sabotage::misuse};
 
-/// Merges the file's common options, ingredients by the arm's role, the arm's own, and the dose (applied wherever the
-/// ingredient that holds its key is present).
+/// The dose that a command line or a record names: the file's own spelling of it where it is one of its values, in any spelling
+/// of the same amount ("1" and "1.0", "64MiB" and "67108864"); else the value that the text stands for.
+Json read_dose(const Failure& failure, std::string_view text);
+/// How a dose is named on a command line and in a record.
+std::string dose_text(const Json& dose);
+/// Whether two spellings are one dose.
+bool same_dose(const Json& a, const Json& b);
+
+/// Merges the file's common options, ingredients by the arm's role, the dose (applied wherever the ingredient that holds its key
+/// is present; everywhere when none holds it), and the arm's own. Every fault of the ingredients is in every plan, disarmed where
+/// its ingredient is absent. Sabotage takes the ingredient out of the faulty arm alone, and leaves has_condition and has_misuse
+/// as they were: the evidence must then fail.
 TrialPlan compose(const Failure& failure, const Arm& arm, const std::optional<Json>& dose, Sabotage sabotage);
 
 }  // namespace misfire

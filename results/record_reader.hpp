@@ -44,7 +44,8 @@ struct RunRecord {
 };
 
 /// Calls `line` for each line of a record, in order, holding one line in memory at a time.
-/// A torn last line is reported to `torn`, not an error. @throws Error{invalid_input} path:line for bad JSON, a wrong or newer schema
+/// A torn last line is reported to `torn`, not an error. @throws Error{invalid_input} path:line for bad JSON, a wrong or newer
+/// schema
 void read_record_lines(const std::string& path, const std::function<void(const Json&)>& line, bool* torn = nullptr);
 /// A whole run record. @throws Error
 RunRecord read_run_record(const std::string& path);
