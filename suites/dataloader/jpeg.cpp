@@ -130,16 +130,20 @@ struct JpegDecoder::State {
   jpeg_decompress_struct info;
   ErrorState error;
   jpeg_progress_mgr progress;
-  std::vector<std::uint8_t> pixels;  // decoded part, RGBX
+  std::vector<std::uint8_t> pixels;  // decoded rows, RGBX
   std::vector<JSAMPROW> rows;
   Resizer resizer;
 
-  // The part to decode, in pixels of the scaled image, and where the decoded part really begins.
-  struct Part {
-    int x, y, width, height;
-  } part;
+  bool ink = false;  // CMYK
 
-  explicit State(const JpegOptions& chosen) : options(chosen), info{}, error{}, progress{}, part{} {
+  struct Request {
+    CropBox box;
+    int out_width, out_height;
+    bool flip, whole;
+    std::uint8_t* out;
+  };
+
+  explicit State(const JpegOptions& chosen) : options(chosen), info{}, error{}, progress{} {
     info.err = jpeg_std_error(&error.base);
     error.base.error_exit = leave;
     error.base.emit_message = on_message;
@@ -154,7 +158,9 @@ struct JpegDecoder::State {
   ~State() { jpeg_destroy_decompress(&info); }
 
   bool start(std::span<const std::uint8_t> jpeg) noexcept;
-  bool decode(const CropBox& box, int out_width, int out_height, bool whole) noexcept;
+  bool decode(const Request& request) noexcept;
+  void read_rows(int from, int to) noexcept;
+  ResizeAxis axis(int begin, int extent, JDIMENSION size, int out, bool reversed) const noexcept;
   bool refuse(DecodeStatus status, const char* message) noexcept {
     error.status = status;
     std::snprintf(error.message, sizeof error.message, "%s", message);
@@ -164,8 +170,7 @@ struct JpegDecoder::State {
   DecodeResult result() const {
     return {error.status, error.status == DecodeStatus::ok ? std::string() : std::string(error.message)};
   }
-  DecodeResult run(std::span<const std::uint8_t> jpeg, const CropBox& box, int out_width, int out_height, bool flip,
-                   std::span<std::uint8_t> out, bool whole);
+  DecodeResult run(std::span<const std::uint8_t> jpeg, const Request& request, std::size_t out_size);
 };
 
 // Reads the header and checks what can be checked without decoding.
@@ -198,96 +203,117 @@ bool JpegDecoder::State::start(std::span<const std::uint8_t> jpeg) noexcept {
   return refuse(DecodeStatus::truncated, "the file ends before the image does");
 }
 
-// Decodes `part` into `pixels`. Ends with the decompressor idle.
-bool JpegDecoder::State::decode(const CropBox& box, int out_width, int out_height, bool whole) noexcept {
+// Decodes what the box needs and resizes it. Ends with the decompressor idle.
+bool JpegDecoder::State::decode(const Request& request) noexcept {
   if (setjmp(error.escape) != 0) {
     jpeg_abort_decompress(&info);
     return false;
   }
+  const CropBox& box = request.box;
   info.scale_denom = 8;
   info.scale_num = 8;
-  if (options.scaled && !whole) {
-    // The smallest scale at which the box still has as many pixels as the output.
+  if (options.scaled && !request.whole) {
+    // The smallest scale at which the box still has as many pixels as the output, of those that have fast transforms.
     for (unsigned scale : {1U, 2U, 4U}) {
-      if (static_cast<std::int64_t>(box.width) * scale >= static_cast<std::int64_t>(out_width) * 8 &&
-          static_cast<std::int64_t>(box.height) * scale >= static_cast<std::int64_t>(out_height) * 8) {
+      if (static_cast<std::int64_t>(box.width) * scale >= static_cast<std::int64_t>(request.out_width) * 8 &&
+          static_cast<std::int64_t>(box.height) * scale >= static_cast<std::int64_t>(request.out_height) * 8) {
         info.scale_num = scale;
         break;
       }
     }
   }
-  const bool ink = info.num_components == 4;
+  ink = info.num_components == 4;
   info.out_color_space = ink ? JCS_CMYK : JCS_EXT_RGBX;
   info.dct_method = JDCT_ISLOW;
   jpeg_start_decompress(&info);
 
-  const double scale = info.scale_num / 8.0;
-  const auto limit = [](double value, JDIMENSION size) {
-    return static_cast<JDIMENSION>(std::clamp(value, 0.0, static_cast<double>(size)));
-  };
-  JDIMENSION x = limit(std::floor(box.x * scale), info.output_width - 1);
-  JDIMENSION y = limit(std::floor(box.y * scale), info.output_height - 1);
-  JDIMENSION right = std::max(x + 1, limit(std::ceil((box.x + box.width) * scale), info.output_width));
-  const JDIMENSION bottom = std::max(y + 1, limit(std::ceil((box.y + box.height) * scale), info.output_height));
-  if (whole) {
-    x = y = 0;
-  } else {
+  const ResizeAxis x = axis(box.x, box.width, info.output_width, request.out_width, request.flip);
+  const ResizeAxis y = axis(box.y, box.height, info.output_height, request.out_height, false);
+  JDIMENSION left = 0;  // column of the image that decoded rows begin with
+  if (!request.whole) {
     // Interpolated chroma at the edge of the decoded part would lack its neighbour: two pixels more bring it.
-    const JDIMENSION margin = 2;
-    right = std::min(right + margin, info.output_width);
-    x = x > margin ? x - margin : 0;
-    JDIMENSION width = right - x;
-    jpeg_crop_scanline(&info, &x, &width);  // moves x left to where a block begins
-    if (y > 0) jpeg_skip_scanlines(&info, y);
+    const JDIMENSION margin = 2, first = static_cast<JDIMENSION>(x.first), last = static_cast<JDIMENSION>(x.last);
+    left = first > margin ? first - margin : 0;
+    JDIMENSION width = std::min(last + margin, info.output_width) - left;
+    jpeg_crop_scanline(&info, &left, &width);  // moves `left` to where a block begins
+    if (y.first > 0) jpeg_skip_scanlines(&info, static_cast<JDIMENSION>(y.first));
   }
-  const JDIMENSION height = (whole ? info.output_height : bottom) - y;
-  const std::size_t stride = static_cast<std::size_t>(info.output_width) * 4;
+  // libjpeg-turbo writes rows that are aligned past the caches, to memory, from where they would have to come back at once.
+  // Rows that begin one pixel after a multiple of 64 bytes stay in the caches.
+  constexpr std::size_t line = 64, offset = 4;
+  const std::size_t stride = (static_cast<std::size_t>(info.output_width) * 4 + line - 1) / line * line;
+  std::uint8_t* first_row = nullptr;
   try {
-    pixels.resize(stride * height);
+    resizer.plan(x, y);
+    const auto height =
+        static_cast<std::size_t>(request.whole ? static_cast<int>(info.output_height) : resizer.source_rows_max());
+    pixels.resize(stride * height + line + offset);
     rows.resize(height);
+    first_row = pixels.data() + (line - reinterpret_cast<std::uintptr_t>(pixels.data()) % line) % line + offset;
   } catch (const std::exception&) {
     return refuse(DecodeStatus::refused, "not enough memory for its pixels");
   }
-  for (JDIMENSION row = 0; row < height; ++row) rows[row] = pixels.data() + row * stride;
-  JDIMENSION done = 0;
-  while (done < height) done += jpeg_read_scanlines(&info, rows.data() + done, height - done);
-  if (ink) cmyk_to_rgbx(pixels.data(), static_cast<std::size_t>(info.output_width) * height, info.saw_Adobe_marker);
-  part = {static_cast<int>(x), static_cast<int>(y), static_cast<int>(info.output_width), static_cast<int>(height)};
+  for (std::size_t row = 0; row < rows.size(); ++row) rows[row] = first_row + row * stride;
+  const std::size_t column = (static_cast<std::size_t>(x.first) - left) * 4;
+  if (request.whole) {
+    read_rows(0, static_cast<int>(info.output_height));
+    resizer.run(first_row + static_cast<std::size_t>(y.first) * stride + column, stride, request.out);
+  } else {
+    // Rows are resized while they are still in the nearest cache; what two bands share is moved up.
+    Resizer::Rows held;
+    for (int band = 0; band < resizer.bands(); ++band) {
+      const Resizer::Rows wanted = resizer.source_rows(band);
+      const int kept = held.last - wanted.first;
+      MISFIRE_ASSERT(kept >= 0);  // the filter leaves no row out
+      if (kept > 0 && wanted.first > held.first) {
+        std::memmove(first_row, rows[static_cast<std::size_t>(wanted.first - held.first)],
+                     static_cast<std::size_t>(kept) * stride);
+      }
+      read_rows(kept, wanted.last - wanted.first);
+      held = wanted;
+      resizer.run_band(band, first_row + column, stride, request.out);
+    }
+  }
   jpeg_abort_decompress(&info);
   return true;
 }
 
-DecodeResult JpegDecoder::State::run(std::span<const std::uint8_t> jpeg, const CropBox& box, int out_width, int out_height,
-                                     bool flip, std::span<std::uint8_t> out, bool whole) {
+// Reads the next rows of the image into rows[from .. to). May be left by longjmp.
+void JpegDecoder::State::read_rows(int from, int to) noexcept {
+  const auto last = static_cast<JDIMENSION>(to);
+  for (auto row = static_cast<JDIMENSION>(from); row < last;) {
+    const JDIMENSION end = row + jpeg_read_scanlines(&info, rows.data() + row, last - row);
+    for (; row < end; ++row) {
+      if (ink) cmyk_to_rgbx(rows[row], info.output_width, info.saw_Adobe_marker);
+    }
+  }
+}
+
+// The part of one axis that an output is made from: only pixels of the box, as if it had been cut out first.
+ResizeAxis JpegDecoder::State::axis(int begin, int extent, JDIMENSION size, int out, bool reversed) const noexcept {
+  const double scale = info.scale_num / 8.0;
+  const int limit = static_cast<int>(size);
+  const int first = std::min(static_cast<int>(std::floor(begin * scale)), limit - 1);
+  const int last = std::clamp(static_cast<int>(std::ceil((begin + extent) * scale)), first + 1, limit);
+  return {.begin = begin * scale, .extent = extent * scale, .first = first, .last = last, .out = out, .reversed = reversed};
+}
+
+DecodeResult JpegDecoder::State::run(std::span<const std::uint8_t> jpeg, const Request& request, std::size_t out_size) {
   if (!start(jpeg)) return result();
-  const auto image_width = static_cast<int>(info.image_width), image_height = static_cast<int>(info.image_height);
-  const bool inside = box.width > 0 && box.height > 0 && box.x >= 0 && box.y >= 0 && box.width <= image_width &&
-                      box.height <= image_height && box.x <= image_width - box.width && box.y <= image_height - box.height;
-  const bool fits = out_width > 0 && out_height > 0 && out_width <= output_max && out_height <= output_max &&
-                    out.size() == static_cast<std::size_t>(out_width) * static_cast<std::size_t>(out_height) * 3;
+  const CropBox& box = request.box;
+  const auto width = static_cast<int>(info.image_width), height = static_cast<int>(info.image_height);
+  const bool inside = box.width > 0 && box.height > 0 && box.x >= 0 && box.y >= 0 && box.width <= width && box.height <= height &&
+                      box.x <= width - box.width && box.y <= height - box.height;
+  const bool fits = request.out_width > 0 && request.out_height > 0 && request.out_width <= output_max &&
+                    request.out_height <= output_max &&
+                    out_size == static_cast<std::size_t>(request.out_width) * static_cast<std::size_t>(request.out_height) * 3;
   if (!inside || !fits) {
     refuse(DecodeStatus::bad_request,
            inside ? "the output memory does not fit the output size" : "the box is not inside the image");
-    return result();
+  } else {
+    decode(request);
   }
-  if (!decode(box, out_width, out_height, whole)) return result();
-
-  const double scale = info.scale_num / 8.0;
-  const auto axis = [&](int begin, int extent, int limit, int count, bool reversed) {
-    // Only pixels of the box, as if it had been cut out first.
-    const int first = std::min(static_cast<int>(std::floor(begin * scale)), limit - 1);
-    const int last = std::clamp(static_cast<int>(std::ceil((begin + extent) * scale)), first + 1, limit);
-    return ResizeAxis{
-        .begin = begin * scale, .extent = extent * scale, .first = first, .last = last, .out = count, .reversed = reversed};
-  };
-  const ResizeAxis x = axis(box.x, box.width, part.x + part.width, out_width, flip);
-  const ResizeAxis y = axis(box.y, box.height, part.y + part.height, out_height, false);
-  resizer.plan(x, y);
-  const std::size_t stride = static_cast<std::size_t>(part.width) * 4;
-  resizer.run(
-      pixels.data() + static_cast<std::size_t>(y.first - part.y) * stride + static_cast<std::size_t>(x.first - part.x) * 4,
-      stride, out.data());
-  return {};
+  return result();
 }
 
 namespace {
@@ -353,12 +379,12 @@ DecodeResult JpegDecoder::read_header(std::span<const std::uint8_t> jpeg, JpegHe
 
 DecodeResult JpegDecoder::decode_crop(std::span<const std::uint8_t> jpeg, const CropBox& box, int out_width, int out_height,
                                       bool flip, std::span<std::uint8_t> out) {
-  return state_->run(jpeg, box, out_width, out_height, flip, out, false);
+  return state_->run(jpeg, {box, out_width, out_height, flip, false, out.data()}, out.size());
 }
 
 DecodeResult JpegDecoder::decode_full(std::span<const std::uint8_t> jpeg, const CropBox& box, int out_width, int out_height,
                                       bool flip, std::span<std::uint8_t> out) {
-  return state_->run(jpeg, box, out_width, out_height, flip, out, true);
+  return state_->run(jpeg, {box, out_width, out_height, flip, true, out.data()}, out.size());
 }
 
 }  // namespace misfire::dataloader

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -24,9 +25,20 @@ class Resizer {
   /// Computes the weights. Nothing is allocated when the sizes are no larger than before.
   void plan(const ResizeAxis& x, const ResizeAxis& y);
 
-  /// @param rgbx    four bytes a pixel, the fourth ignored; row 0, pixel 0 is source pixel (x.first, y.first)
+  /// The output is made in bands of a few rows, each from a few source rows, so that an image can be resized while it is decoded.
+  struct Rows {
+    int first = 0, last = 0;  ///< source rows [first, last), counted from y.first
+  };
+  int bands() const noexcept;
+  Rows source_rows(int band) const noexcept;  ///< neither end moves back from band to band
+  int source_rows_max() const noexcept;       ///< of one band
+
+  /// @param rgbx    four bytes a pixel, the fourth ignored; pixel x.first of the band's first source row
   /// @param stride  bytes from row to row
-  /// @param out     u8 [y.out, x.out, 3]
+  /// @param out     u8 [y.out, x.out, 3], the whole output, of which the band's rows are written
+  void run_band(int band, const std::uint8_t* rgbx, std::size_t stride, std::uint8_t* out);
+
+  /// All bands. @param rgbx pixel x.first of row y.first
   void run(const std::uint8_t* rgbx, std::size_t stride, std::uint8_t* out);
 
  private:
@@ -36,6 +48,8 @@ class Resizer {
     std::vector<int> start;
     std::vector<std::uint16_t> weights;
     void plan(const ResizeAxis& axis);
+    /// Taps of output pixel i that lie inside the source; others have weight zero.
+    int count(std::size_t i) const { return std::min(taps, source - start[i]); }
     std::vector<double> scratch;
   };
   Taps x_, y_;
