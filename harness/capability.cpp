@@ -214,11 +214,14 @@ Answer explain_userns(const Attempt& refused) {
     return no(what + " (the limit of nested or of all user namespaces is reached)",
               "sudo sysctl -w user.max_user_namespaces=15000");
   if (refused.error == EINVAL || refused.error == ENOSYS)
-    return no(what + " (this kernel has no user namespaces)", "use a kernel built with CONFIG_USER_NS=y");
+    return no(what + " (this kernel has no user namespaces, or a sanitizer keeps a thread in this process)",
+              "use a kernel built with CONFIG_USER_NS=y");
   return no(
       what,
       "ask the administrator which security module forbids user namespaces here (SELinux: user_namespace, AppArmor: userns)");
 }
+
+constexpr const char* masked_proc = "mount /proc";
 
 Answer probe_userns() {
   const Attempt tried = attempt([](const Trying& trying) {
@@ -226,15 +229,22 @@ Answer probe_userns() {
     mount_private_tmpfs(trying);
     const pid_t first = ::fork();
     trying.require(first >= 0, "fork in the PID namespace");
-    if (first == 0) {
+    if (first == 0) {  // as every trial begins
       trying.require(::getpid() == 1, "be the first process of the PID namespace");
+      trying.require(::mount("misfire", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "size=1m") == 0, "mount /dev/shm");
+      trying.require(::mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0, masked_proc);
       ::_exit(0);
     }
     int status = 0;
     ::waitpid(first, &status, 0);
     if (status != 0) ::_exit(1);
   });
-  if (tried.ok()) return yes("made user, mount, PID and IPC namespaces, and mounted a tmpfs in them");
+  if (tried.ok()) return yes("made user, mount, PID and IPC namespaces, with a /proc and a /dev/shm of their own");
+  if (tried.failed == masked_proc && tried.error == EPERM)  // the kernel gives no full view of what is partly hidden outside
+    return no(
+        masked_proc + std::string(": ") + error_text(tried.error) + " (the container hides parts of /proc)",
+        "start the container with --security-opt systempaths=unconfined (docker), --security-opt unmask=ALL (podman), or in the "
+        "pod's securityContext with procMount: Unmasked and hostUsers: false");
   return explain_userns(tried);
 }
 

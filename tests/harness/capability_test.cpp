@@ -11,6 +11,7 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <set>
 
@@ -121,6 +122,22 @@ TEST("in a chroot user namespaces are missing, and the chroot is named") {
   CHECK(!found.present);
   CHECK(found.reason.find("chroot") != std::string::npos);
   CHECK(found.remedy.find("pivot_root") != std::string::npos);
+}
+
+TEST("where parts of /proc are hidden, as in a container, no trial can have its own") {
+  const Found found = in_child("userns", [] {
+    const std::string user = std::to_string(::geteuid()), group = std::to_string(::getegid());
+    if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) return false;
+    std::ofstream("/proc/self/setgroups") << "deny";
+    std::ofstream("/proc/self/uid_map") << user << ' ' << user << " 1";
+    std::ofstream("/proc/self/gid_map") << group << ' ' << group << " 1";
+    return ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
+           ::mount("none", "/proc/sys", "tmpfs", 0, "size=1m") == 0;  // what container engines do with /proc/kcore and others
+  });
+  if (!found.possible) SKIP("needs a user namespace to hide it in");
+  CHECK(!found.present);
+  CHECK(found.reason.find("mount /proc: Operation not permitted (the container hides parts of /proc)") != std::string::npos);
+  CHECK(found.remedy.find("procMount: Unmasked") != std::string::npos);
 }
 
 TEST("when no user namespaces are left, the sysctl is named") {
