@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <set>
 
@@ -49,13 +51,19 @@ bool kebab_case(std::string_view word) {
                      [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
 }
 
+/// In the fewest digits that read back within 1e-4, a whole number whole and no other as one.
 std::string number_text(double value) {
-  char buffer[32];
-  std::snprintf(buffer, sizeof buffer, "%.4g", value);
-  double back = 0;
-  std::from_chars(buffer, buffer + sizeof buffer, back);
-  if (std::fabs(back - value) > 1e-4 * std::fabs(value) || (value == std::floor(value) && back != value))
-    std::snprintf(buffer, sizeof buffer, std::fabs(value) < 1e15 && value == std::floor(value) ? "%.0f" : "%.6g", value);
+  char buffer[40];
+  const bool whole = value == std::floor(value);
+  if (whole && std::fabs(value) < 1e15) {
+    std::snprintf(buffer, sizeof buffer, "%.0f", value);
+    return buffer;
+  }
+  for (int digits : {4, 6, 9, 17}) {
+    std::snprintf(buffer, sizeof buffer, "%.*g", digits, value);
+    const double back = std::strtod(buffer, nullptr);
+    if (std::fabs(back - value) <= 1e-4 * std::fabs(value) && (whole || back != std::floor(back))) break;
+  }
   return buffer;
 }
 
@@ -253,8 +261,9 @@ class Reader {
     check_options(failure_.workload);
   }
 
-  void check_options(const Json& options) {
+  void check_options(Json options) {
     if (scenario_->check_workload == nullptr) return;
+    std::erase_if(options.as_object(), [](const Json::Member& entry) { return entry.first == "name"; });
     with_place(options, [&] { scenario_->check_workload(failure_.workload_name, options); });
   }
 
@@ -841,7 +850,8 @@ TrialPlan compose(const Failure& failure, const Arm& arm, const std::optional<Js
   };
   const FaultDose target = dose ? fault_dose(failure) : FaultDose{};
 
-  plan.workload = failure.workload;
+  plan.workload = Json::object({{"name", failure.workload_name}});
+  merge(plan.workload, failure.workload);
   bool held = false, reached = false;  // by an ingredient, in this arm
   for (const Part& part : parts) {
     const bool present = part.present && !part.removed;

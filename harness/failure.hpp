@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -113,7 +114,7 @@ struct Vocabulary {
     std::vector<std::string_view> workloads;
     std::span<const MetricInfo> metrics;
     /// Checks workload options. @throws Error{invalid_input}
-    void (*check_workload)(std::string_view workload, const Json& options);
+    std::function<void(std::string_view workload, const Json& options)> check_workload;
   };
   std::vector<Scenario> scenarios;
   std::vector<FaultEntry> faults;
@@ -137,7 +138,7 @@ struct TrialPlan {
     InjectionSpec spec;
     bool armed;
   };
-  Json workload;  ///< merged options
+  Json workload;  ///< its "name", and the merged options
   std::vector<PlannedInjection> injections;
   bool has_condition = false;  ///< condition present: its evidence must hold
   bool has_misuse = false;

@@ -83,8 +83,8 @@ class Trials {
     if (std::find(std::begin(of_a_trial), std::end(of_a_trial), type) == std::end(of_a_trial)) return false;
     if (!inside_) refuse(line.where(), "a line of type '" + std::string(type) + "' outside a trial");
     TrialRecord& trial = trials_.back();
-    if (type == "environment") trial.environment = body(line);
-    if (type == "options") trial.options = body(line);
+    if (type == "environment") trial.environment = line.at("environment");
+    if (type == "options") trial.options = line.at("options");
     if (type == "injection")
       trial.injections.push_back(
           {line.at("fault").as_string(), line.at("armed").as_bool(), line.at("proved").as_bool(), body(line)});
@@ -104,16 +104,18 @@ class Trials {
     check_version(line, false);
     TrialRecord trial;
     trial.failure = text_or_empty(line, "failure");
-    trial.arm = line.at("arm").as_string();
+    trial.arm = text_or_empty(line, "arm");  // a healthy case has none
     trial.dose = text_or_empty(line, "dose");
-    trial.role = named(line, "role", all_roles, &role_name);
+    if (line.find("role") != nullptr) trial.role = named(line, "role", all_roles, &role_name);
     if (line.find("sabotage") != nullptr) trial.sabotage = named(line, "sabotage", all_sabotages, &sabotage_name);
-    const std::int64_t block = line.at("block").as_int();
-    if (block < 0 || block > 1'000'000) refuse(line.where(), "block " + std::to_string(block) + " is out of range");
-    trial.block = static_cast<int>(block);
-    trial.seed = line.at("seed").as_uint();
-    trial.has_condition = line.at("has_condition").as_bool();
-    trial.has_misuse = line.at("has_misuse").as_bool();
+    if (const Json* block = line.find("block")) {  // a trial that was skipped may lack these
+      const std::int64_t number = block->as_int();
+      if (number < 0 || number > 1'000'000) refuse(line.where(), "block " + std::to_string(number) + " is out of range");
+      trial.block = static_cast<int>(number);
+    }
+    if (const Json* seed = line.find("seed")) trial.seed = seed->as_uint();
+    if (const Json* condition = line.find("has_condition")) trial.has_condition = condition->as_bool();
+    if (const Json* misuse = line.find("has_misuse")) trial.has_misuse = misuse->as_bool();
     trial.replay = text_or_empty(line, "replay");
     trials_.push_back(std::move(trial));
     inside_ = true;
@@ -128,8 +130,8 @@ class Trials {
       if (line.find("role") != nullptr) trial.role = named(line, "role", all_roles, &role_name);
       trials_.push_back(std::move(trial));
     }
-    const std::string capability = text_or_empty(line, "capability"), reason = line.at("reason").as_string();
-    trials_.back().skipped = capability.empty() ? reason : capability + ": " + reason;
+    const std::string capability = text_or_empty(line, "capability"), why = line.at("why").as_string();
+    trials_.back().skipped = capability.empty() || why.starts_with(capability) ? why : capability + ": " + why;
     inside_ = false;
     return true;
   }
