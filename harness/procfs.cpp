@@ -13,6 +13,8 @@
 #include <optional>
 #include <set>
 
+#include "harness/topology.hpp"
+
 namespace misfire {
 namespace {
 
@@ -161,26 +163,6 @@ void read_memory(const std::string& base, const std::vector<WatchedRegion>& regi
 }
 
 }  // namespace
-
-std::vector<int> parse_cpu_list(std::string_view text) {
-  std::vector<int> result;
-  const char* cursor = text.data();
-  const char* stop = text.data() + text.size();
-  while (cursor < stop) {
-    int first = 0;
-    auto parsed = std::from_chars(cursor, stop, first);
-    if (parsed.ec != std::errc()) break;
-    int last = first;
-    if (parsed.ptr < stop && *parsed.ptr == '-') {
-      parsed = std::from_chars(parsed.ptr + 1, stop, last);
-      if (parsed.ec != std::errc()) break;
-    }
-    for (int cpu = first; cpu <= last; ++cpu) result.push_back(cpu);
-    if (parsed.ptr >= stop || *parsed.ptr != ',') break;
-    cursor = parsed.ptr + 1;
-  }
-  return result;
-}
 
 std::vector<ProcessSnapshot> snapshot_descendants(int root, bool memory, const std::vector<WatchedRegion>& regions) {
   static const auto ticks = static_cast<double>(sysconf(_SC_CLK_TCK));

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "harness/trial.hpp"
@@ -22,8 +21,5 @@ std::vector<ProcessSnapshot> snapshot_descendants(int root, bool memory, const s
 
 /// Ids of every process below `root`, children before grandchildren.
 std::vector<int> descendants(int root);
-
-/// "0-3,8" as numbers. Anything else ends the list.
-std::vector<int> parse_cpu_list(std::string_view text);
 
 }  // namespace misfire

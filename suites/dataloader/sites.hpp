@@ -21,7 +21,11 @@ inline constexpr Site bytes{13, "bytes", Unit::bytes, "sample where a batch is m
 inline constexpr Site prepare_epoch{14, "prepare_epoch", Unit::none, "span on the consumer: index built, workers started; tag: epoch"};
 inline constexpr Site bad_sample{15, "bad_sample", Unit::count, "sample where a batch is made: index of a sample that could not be decoded"};
 
+inline constexpr Site delivered_batch{16, "delivered_batch", Unit::none, "mark on the consumer: a batch is handed out; gives its samples their time"};
+
+inline constexpr Site worker_died_at{17, "worker_died_at", Unit::none, "mark on the consumer: a worker's death was noticed; tag: worker"};
+
 inline constexpr Site all[] = {epoch,        wait,        step,        device, load,  delivered,     held,      made_by,
-                               worker_start, worker_stop, worker_died, read,   bytes, prepare_epoch, bad_sample};
+                               worker_start, worker_stop, worker_died, read,   bytes, prepare_epoch, bad_sample, delivered_batch, worker_died_at};
 
 }  // namespace misfire::dataloader::site
