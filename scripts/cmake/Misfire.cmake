@@ -37,6 +37,7 @@ function(misfire_library room)
   target_sources(misfire_${room} PUBLIC FILE_SET HEADERS BASE_DIRS ${PROJECT_SOURCE_DIR} FILES ${ARG_HEADERS})
   target_include_directories(misfire_${room} PUBLIC ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/generated)
   target_link_libraries(misfire_${room} PUBLIC ${ARG_LINK} PRIVATE misfire_build ${ARG_PRIVATE_LINK})
+  target_compile_features(misfire_${room} PUBLIC cxx_std_20)
   set_target_properties(misfire_${room} PROPERTIES VERIFY_INTERFACE_HEADER_SETS ON)
 endfunction()
 

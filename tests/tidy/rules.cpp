@@ -179,22 +179,23 @@ class Checker {
     }
   }
 
-  /// Names a CMake file or a catalogue of the folder or of one above it, up to the root, in a word of its own.
+  /// Names a CMake file or a catalogue of the folder or of one above it, up to the root, in a word of its own. The sources of
+  /// tests may be named without _test.cpp, as the items of a loop.
   void check_listed(const File& file) {
     if (file.path.extension() == ".inc") return;               // a catalogue lists; it is read by an include
     if (file.room == "tests" && is_header(file.path)) return;  // tests' headers are nobody's interface
+    std::string stem = file.path.stem().string();
+    const bool is_test = file.room == "tests" && stem.ends_with("_test");
+    if (is_test) stem.resize(stem.size() - 5);
     for (fs::path folder = file.path.parent_path();; folder = folder.parent_path()) {
       const std::string name = file.path.lexically_relative(folder.empty() ? "." : folder).generic_string();
       if (words_of(folder).contains(name)) return;
+      if (is_test && folder == file.path.parent_path() && words_of(folder).contains(stem)) return;
       if (folder.empty()) break;
     }
     // A catalogue's entry names <room>/<entry>.cpp and tests/<room>/<entry>_test.cpp.
-    std::string stem = file.path.stem().string();
-    fs::path catalogue = file.path.parent_path() / "catalog.inc";
-    if (file.room == "tests" && stem.ends_with("_test")) {
-      stem.resize(stem.size() - 5);
-      catalogue = file.path.parent_path().lexically_relative("tests") / "catalog.inc";
-    }
+    const fs::path folder = is_test ? file.path.parent_path().lexically_relative("tests") : file.path.parent_path();
+    const fs::path catalogue = folder / "catalog.inc";
     for (const std::string& line : read_lines(root_ / catalogue)) {
       std::string plain = line.substr(0, line.find("//"));
       std::ranges::replace(plain, '.', '_');

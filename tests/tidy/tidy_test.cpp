@@ -161,6 +161,11 @@ TEST("a source that CMake does not name is found, one named by a catalogue is no
                      {"faults/mem_limit.cpp", "\n"},
                      {"tests/faults/mem_limit_test.cpp", "\n"}});
   CHECK_EQ(listed.check().size(), 0U);
+  const Tree looped({{"tests/faults/CMakeLists.txt", "foreach(name IN ITEMS limit)\n"}, {"tests/faults/limit_test.cpp", "\n"}});
+  CHECK_EQ(looped.check().size(), 0U);
+  const Tree not_looped(
+      {{"tests/faults/CMakeLists.txt", "foreach(name IN ITEMS limits)\n"}, {"tests/faults/limit_test.cpp", "\n"}});
+  check_one(not_looped.check(), "tests/faults/limit_test.cpp", 0, {"not built"});
   const Tree in_comment({{"faults/catalog.inc", "// other\n"}, {"faults/other.cpp", "\n"}});
   check_one(in_comment.check(), "faults/other.cpp", 0, {"not built"});
   const Tree commented({{"faults/CMakeLists.txt", "# mem_limit.cpp\nmisfire_library(faults HEADERS fault.hpp)\n"},
