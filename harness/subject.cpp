@@ -8,6 +8,7 @@
 #include <exception>
 #include <vector>
 
+#include "harness/clock.hpp"
 #include "harness/error.hpp"
 
 namespace misfire {
@@ -33,10 +34,7 @@ class WatchedSubject : public Subject {
 
   void look(std::string_view label, std::uint32_t tag) override {
     send(Json::object({{"m", message::look}, {"label", label}, {"tag", tag}}));
-    char answer = 0;
-    while (recv(setup_.socket, &answer, 1, 0) < 0) {
-      if (errno != EINTR) throw system_error("wait for the witness", "", errno);
-    }
+    wait_for_answer();
   }
   void watch_region(std::string_view name, const void* address, std::size_t bytes) override {
     send(Json::object({{"m", message::region}, {"name", name}, {"address", reinterpret_cast<std::uintptr_t>(address)}, {"bytes", bytes}}));
@@ -52,9 +50,10 @@ class WatchedSubject : public Subject {
     for (Injection& injection : injections_) injection.prove(victim_);
     report_injections();
     send(Json::object({{"m", message::start_run}}));
+    wait_for_answer();
   }
   void end_run() override {
-    if (!std::exchange(ended_, true)) send(Json::object({{"m", message::end_run}}));
+    if (!std::exchange(ended_, true)) send(Json::object({{"m", message::end_run}, {"monotonic_ns", monotonic_ns()}}));
   }
 
   void recover() {
@@ -70,6 +69,12 @@ class WatchedSubject : public Subject {
   void report_injections() {
     for (std::size_t i = 0; i < injections_.size(); ++i)
       send(Json::object({{"m", message::injection}, {"index", i}, {"injection", injections_[i].to_json()}}));
+  }
+  void wait_for_answer() {
+    char answer = 0;
+    while (recv(setup_.socket, &answer, 1, 0) < 0) {
+      if (errno != EINTR) throw system_error("wait for the witness", "", errno);
+    }
   }
   void send(const Json& datagram) {
     const std::string text = datagram.dump();

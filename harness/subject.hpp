@@ -25,7 +25,8 @@ struct SubjectSetup {
 /// @return one of the codes above; the reason has been told to the witness
 int run_subject(const SubjectSetup& setup, Workload& workload, const TrialPlan& plan, std::span<const FaultEntry> faults);
 
-/// Messages from subject to witness: one JSON object a datagram, "m" says what it is. The witness answers `look` with one byte.
+/// Messages from subject to witness: one JSON object a datagram, "m" says what it is. The witness answers `look` and
+/// `start_run` with one byte.
 namespace message {
 inline constexpr std::string_view look = "look", region = "region", note = "note", failed = "failed", error = "error", start_run = "start_run",
                                   end_run = "end_run", injection = "injection";

@@ -201,8 +201,7 @@ class Witness {
     const std::string& kind = said.at("m").as_string();
     if (kind == message::look) {
       observe(said.at("label").as_string(), static_cast<std::uint32_t>(said.at("tag").as_uint()), true);
-      const char answer = 1;
-      [[maybe_unused]] const ssize_t sent = send(socket_, &answer, 1, MSG_NOSIGNAL);
+      answer();
     } else if (kind == message::region) {
       regions_.push_back({said.at("name").as_string(), said.at("address").as_uint(), said.at("bytes").as_uint()});
     } else if (kind == message::note) {
@@ -213,17 +212,23 @@ class Witness {
     } else if (kind == message::error) {
       error_ = said.at("what").as_string();
     } else if (kind == message::start_run) {
+      observe("start_run", 0, true);
       run_start_ns_ = monotonic_ns();
       running_ = true;
-      observe("start_run", 0, true);
+      answer();
     } else if (kind == message::end_run) {
-      run_end_ns_ = monotonic_ns();
+      run_end_ns_ = said.at("monotonic_ns").as_int();
       running_ = false;
     } else if (kind == message::injection) {
       const auto index = static_cast<std::size_t>(said.at("index").as_uint());
       if (index >= injections_.size()) injections_.resize(index + 1);
       injections_[index] = said.at("injection");
     }
+  }
+
+  void answer() {
+    const char byte = 1;
+    [[maybe_unused]] const ssize_t sent = send(socket_, &byte, 1, MSG_NOSIGNAL);
   }
 
   void observe(std::string_view label, std::uint32_t tag, bool memory) {

@@ -28,12 +28,12 @@ struct Command {
   std::string healthy_case;
   bool prepare = false;
   bool help = false;
-  OptionTable own() {
-    return OptionTable("", {
-                               {"case", &healthy_case, "run one healthy case of cases.json as a trial", Unit::text, 0, 0, {}, "NAME"},
-                               {"prepare", &prepare, "make the data set in --data and exit"},
-                               {"help", &help, "show this text", Unit::none, 0, 0, {}, {}, 'h'},
-                           });
+  OptionTable table() {
+    std::vector<Option> options = trial.table().options();
+    options.push_back({.name = "case", .target = &healthy_case, .help = "run one healthy case of cases.json as a trial", .unit = Unit::text, .value_name = "NAME"});
+    options.push_back({.name = "prepare", .target = &prepare, .help = "make the data set in --data and exit"});
+    options.push_back({.name = "help", .target = &help, .help = "show this text", .letter = 'h'});
+    return OptionTable("", std::move(options));
   }
 };
 
@@ -121,17 +121,15 @@ int run(int argc, char** argv) {
   if (dataloader::is_loader_worker(arguments)) return dataloader::loader_worker(arguments);
 
   Command command;
-  OptionTable trial = command.trial.table(), own = command.own();
-  std::vector<std::string> rest, unknown;
-  rest = own.parse(arguments, &unknown);
-  std::vector<std::string> foreign;
-  rest = trial.parse(unknown, &foreign);
+  OptionTable table = command.table();
+  std::vector<std::string> foreign;  // Google Benchmark's own
+  const std::vector<std::string> rest = table.parse(arguments, &foreign);
   if (!rest.empty()) throw Error(ErrorCode::usage, "unexpected argument '" + rest.front() + "'; see --help");
   if (command.help) {
     std::cout << "misfire-dataloader: the DataLoader scenario\n\n"
                  "Without options: a Google Benchmark program (--benchmark_filter=..., --benchmark_list_tests, ...).\n"
                  "With --failure or --case: one trial, as the driver `misfire` starts it.\n\n"
-              << own.help() << trial.help();
+              << table.help();
     return 0;
   }
   if (command.trial.data.empty()) command.trial.data = "misfire-out/data";

@@ -22,7 +22,7 @@ constexpr MetricInfo table[] = {
     {"failure", Unit::text, "the workload's word for a failure that it noticed (worker_killed, no_space, ...); none when there was none"},
     {"worker_signal", Unit::count, "signal that ended a worker; 0 when none was ended by one"},
     {"shm_total_bytes", Unit::bytes, "size of the trial's /dev/shm, seen by the witness (largest)"},
-    {"shm_used_fraction", Unit::fraction, "used part of /dev/shm, seen by the witness (largest; at the moment of a worker's death if one died)"},
+    {"shm_used_fraction", Unit::fraction, "used part of /dev/shm, seen by the witness (largest), or at the moment of a worker's death"},
     {"worker_processes", Unit::count, "worker processes alive at once, counted by the witness in /proc"},
     {"worker_generations", Unit::ratio, "worker processes started for each worker slot, by process id"},
     {"epochs", Unit::count, "passes over the data that were begun"},
@@ -383,7 +383,7 @@ double region_bytes(const ProcessSnapshot& process, std::string_view name, std::
 }
 
 /// What the witness saw.
-void witnessed(const Trace& trace, const Loaders& loaders, Sheet& sheet) {
+void witnessed(const Trace& trace, Timeline& timeline, const Loaders& loaders, Sheet& sheet) {
   double shm_total = 0, shm_used = 0, shm_at_death = -1;
   std::size_t most_workers = 0;
   std::set<int> cpus;
@@ -447,6 +447,9 @@ void witnessed(const Trace& trace, const Loaders& loaders, Sheet& sheet) {
     }
   }
   for (const auto& [pid, process] : last) cpus.insert(process.cpus_allowed.begin(), process.cpus_allowed.end());
+
+  // A worker ended by SIGBUS tells how full it was when the signal came; afterwards its own batch is gone.
+  for (const Event* event : timeline.points(site::shm_at_fault)) shm_at_death = std::max(shm_at_death, event->value);
 
   if (shm_total > 0) {
     sheet.number("shm_total_bytes", shm_total);
@@ -531,7 +534,7 @@ std::vector<Metric> analyse(const Trace& trace, std::vector<std::pair<std::strin
   overlap_and_place(timeline, trace.subject_pid, consumer_tid, sheet);
   order(timeline, loaders, sheet);
   multiplicity(timeline, loaders, sheet);
-  witnessed(trace, loaders, sheet);
+  witnessed(trace, timeline, loaders, sheet);
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -132,6 +133,29 @@ std::string encode(const Made& made) {
   return bytes;
 }
 
+Lane* lane_of_this_worker = nullptr;
+Position* position_of_this_worker = nullptr;
+
+/// Notes how full /dev/shm is before SIGBUS ends the process: with the process goes the batch it was writing, and with that the evidence.
+/// Only calls that are safe in a signal handler; returning repeats the fault, this time with the default action.
+void note_bus_error(int) {
+  struct statfs seen;
+  if (syscall(SYS_statfs, "/dev/shm", &seen) == 0 && seen.f_blocks > 0) {
+    const double used = static_cast<double>(seen.f_blocks - seen.f_bfree) / static_cast<double>(seen.f_blocks);
+    position_of_this_worker->shm_used.store(used, std::memory_order_relaxed);
+    lane_of_this_worker->sample(site::shm_at_fault, used);
+  }
+}
+
+void watch_for_bus_error(Lane& lane, Position* position) {
+  lane_of_this_worker = &lane;
+  position_of_this_worker = position;
+  struct sigaction action {};
+  action.sa_handler = note_bus_error;
+  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  sigaction(SIGBUS, &action, nullptr);
+}
+
 /// A worker process, from its birth to its end.
 [[noreturn]] void worker_process(int socket, const PoolSetup& setup, int worker, Position* position, std::span<std::uint8_t> slots) {
   int code = 0;
@@ -147,6 +171,7 @@ std::string encode(const Made& made) {
     }
     lane.mark(site::worker_start, static_cast<std::uint32_t>(worker));
     BatchMaker maker(setup.dataset, setup.options, worker, setup.seed, lane, position);
+    watch_for_bus_error(maker.lane(), position);
     std::string bytes;
     while (receive_bytes(socket, bytes)) {
       std::size_t at = 0;
@@ -458,7 +483,7 @@ class ProcessPool : public WorkerPool {
       text += " while loading sample " + std::to_string(sample) + " (" + setup_.dataset.name(static_cast<std::size_t>(sample)) + ") of batch " +
               std::to_string(position.batch.load());
     if (signal == SIGBUS) {
-      const double used = shared_memory_used();
+      const double used = position.shm_used.load();
       text += used >= 0.95 ? "; /dev/shm is " + std::to_string(std::lround(used * 100)) +
                                  " % full: give it more space, keep fewer batches outstanding (num_workers x prefetch_factor), or reserve them"
                            : "; /dev/shm has room (" + std::to_string(std::lround(used * 100)) + " % used): a mapped file was cut short, or memory is bad";

@@ -24,8 +24,9 @@ inline constexpr Site bad_sample{15, "bad_sample", Unit::count, "sample where a 
 inline constexpr Site delivered_batch{16, "delivered_batch", Unit::none, "mark on the consumer: a batch is handed out; gives its samples their time"};
 
 inline constexpr Site worker_died_at{17, "worker_died_at", Unit::none, "mark on the consumer: a worker's death was noticed; tag: worker"};
+inline constexpr Site shm_at_fault{18, "shm_at_fault", Unit::fraction, "sample in a worker that SIGBUS ends: used part of /dev/shm at that moment"};
 
 inline constexpr Site all[] = {epoch,        wait,        step,        device, load,  delivered,     held,      made_by,
-                               worker_start, worker_stop, worker_died, read,   bytes, prepare_epoch, bad_sample, delivered_batch, worker_died_at};
+                               worker_start, worker_stop, worker_died, read,   bytes, prepare_epoch, bad_sample, delivered_batch, worker_died_at, shm_at_fault};
 
 }  // namespace misfire::dataloader::site

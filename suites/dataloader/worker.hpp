@@ -101,6 +101,7 @@ struct Made {
 /// What a worker is doing, readable after it died.
 struct Position {
   std::atomic<std::int64_t> batch{-1}, sample{-1};
+  std::atomic<double> shm_used{0};  ///< of /dev/shm, when SIGBUS came
 };
 
 /// Makes batches; the same in a process, in a thread and in the consumer itself.
