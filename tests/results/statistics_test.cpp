@@ -45,7 +45,8 @@ TEST("what is no sample is refused") {
   CHECK_THROWS(quantile(Values{1}, 1.1), "quantile");
   CHECK_THROWS(quantile_interval(Values{1}, 0.0, 0.9), "between 0 and 1");
   CHECK_THROWS(quantile_ranks(0, 0.5, 0.9), "no values");
-  CHECK_THROWS(bootstrap_interval(Values{1, 2}, [](std::span<const double> v) { return v[0]; }, 0.9, 200, Seed(1).stream("b")),
+  CHECK_THROWS(bootstrap_interval(
+                   Values{1, 2}, [](std::span<const double> v) { return v[0]; }, 0.9, 200, Seed(1).stream("b")),
                "3 needed");
   CHECK_THROWS(slope_interval(Values{1, 1, 1}, Values{1, 2, 3}, 0.9), "all x are equal");
   CHECK_THROWS(slope_interval(Values{1, 2, 3}, Values{1, 2}, 0.9), "as many x as y");
@@ -109,8 +110,9 @@ TEST("intervals cover as often as they say") {
     quantile_hits += covers(quantile_interval(values, 0.75, 0.9), std::exp(0.6744898));
     slope_hits += covers(slope_interval(one_to(25), y, 0.9), 2);
     if (i % 5 == 0)
-      bootstrap_hits += covers(bootstrap_interval(values, [](std::span<const double> v) { return median(v); }, 0.9, 200,
-                                                  stream.substream(static_cast<std::uint64_t>(i))),
+      bootstrap_hits += covers(bootstrap_interval(
+                                   values, [](std::span<const double> v) { return median(v); }, 0.9, 200,
+                                   stream.substream(static_cast<std::uint64_t>(i))),
                                1);
   }
   const auto share = [](int hits, int of) { return static_cast<double>(hits) / of; };
