@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 
 #include "harness/clock.hpp"
 #include "harness/unit.hpp"
@@ -49,10 +50,20 @@ struct LaneHeader {
 
 /// A thread's own ring: single producer, never blocks, counts what it drops. Obtain one with Recorder::claim_lane().
 ///
-/// A default-constructed Lane swallows everything (recording off). After fork a child must claim its own lane.
+/// A default-constructed Lane swallows everything (recording off). After fork a child must claim its own lane. It cannot be copied:
+/// two copies would write over each other.
 class Lane {
  public:
   Lane() = default;
+  Lane(Lane&& other) noexcept { *this = std::move(other); }
+  Lane& operator=(Lane&& other) noexcept {
+    header_ = std::exchange(other.header_, nullptr);
+    ring_ = other.ring_;
+    mask_ = other.mask_;
+    head_ = other.head_;
+    cached_tail_ = other.cached_tail_;
+    return *this;
+  }
   void mark(const Site& site, std::uint32_t tag = 0) noexcept { stamp(site, EventKind::mark, tag); }
   void begin(const Site& site, std::uint32_t tag = 0) noexcept { stamp(site, EventKind::begin, tag); }
   void end(const Site& site, std::uint32_t tag = 0) noexcept { stamp(site, EventKind::end, tag); }

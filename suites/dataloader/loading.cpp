@@ -43,6 +43,7 @@ struct LoadingOptions {
   int images = 256;
   int epochs = 1;
   int slow_every = 0;
+  int slow_samples = 1;
   Duration read_delay{};
   int shards = 8;
   std::string table = "none";
@@ -65,7 +66,8 @@ struct LoadingOptions {
         {"in_memory", &in_memory, "read all files once before the run"},
         {"images", &images, "samples in one epoch; the files are repeated to that number", Unit::count, 1, 1e8},
         {"epochs", &epochs, "passes over the data", Unit::count, 1, 1e6},
-        {"slow_every", &slow_every, "every n-th batch holds one image of 6 megapixels; 0: none", Unit::count, 0, 1e6},
+        {"slow_every", &slow_every, "every n-th batch holds images of 6 megapixels; 0: none", Unit::count, 0, 1e6},
+        {"slow_samples", &slow_samples, "how many such images a slow batch holds", Unit::count, 1, 4096},
         {"read_delay", &read_delay, "latency added to every read of a sample: slow storage", Unit::seconds, 0, 60},
         {"shards", &shards, "shards of the iterable form", Unit::count, 1, 1e6},
         {"table", &table, "records in memory beside the images: none, one flat buffer, or small reference-counted objects", Unit::text, 0, 0, {"none", "flat", "objects"}},
@@ -150,7 +152,8 @@ class Photographs : public Dataset {
  private:
   bool slow(std::size_t index) const {
     const auto batch = static_cast<std::size_t>(options_.loader.batch_size);
-    return options_.slow_every > 0 && index % batch == 0 && index / batch % static_cast<std::size_t>(options_.slow_every) == 0;
+    return options_.slow_every > 0 && index % batch < static_cast<std::size_t>(options_.slow_samples) &&
+           index / batch % static_cast<std::size_t>(options_.slow_every) == static_cast<std::size_t>(options_.slow_every) - 1;
   }
   /// The tail is in the file's size; its crop is the whole image, so that every slow sample costs the same.
   CropRule crop_rule(std::size_t index) const { return slow(index) ? CropRule{1, 1, 1.5, 1.5} : CropRule{}; }

@@ -171,7 +171,7 @@ void watch_for_bus_error(Lane& lane, Position* position) {
     }
     lane.mark(site::worker_start, static_cast<std::uint32_t>(worker));
     BatchMaker maker(setup.dataset, setup.options, worker, setup.seed, lane, position);
-    watch_for_bus_error(maker.lane(), position);
+    watch_for_bus_error(lane, position);
     std::string bytes;
     while (receive_bytes(socket, bytes)) {
       std::size_t at = 0;
@@ -193,7 +193,7 @@ void watch_for_bus_error(Lane& lane, Position* position) {
       }
       send_bytes(socket, encode(made), made.segment.name().empty() ? made.segment.descriptor() : -1);
     }
-    maker.lane().mark(site::worker_stop, static_cast<std::uint32_t>(worker));
+    lane.mark(site::worker_stop, static_cast<std::uint32_t>(worker));
   } catch (const std::exception& error) {
     std::fprintf(stderr, "loader worker %d: %s\n", worker, error.what());
     code = 70;

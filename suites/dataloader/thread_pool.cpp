@@ -95,7 +95,7 @@ class ThreadPool : public WorkerPool {
       }
       wake_consumer_.notify_one();
     }
-    maker.lane().mark(site::worker_stop, static_cast<std::uint32_t>(worker));
+    lane.mark(site::worker_stop, static_cast<std::uint32_t>(worker));
   }
 
   PoolSetup setup_;

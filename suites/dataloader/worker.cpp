@@ -40,7 +40,7 @@ std::vector<Option> loader_option_list(LoaderOptions& o) {
   };
 }
 
-BatchMaker::BatchMaker(const Dataset& dataset, const LoaderOptions& options, int worker, Seed seed, Lane lane, Position* position)
+BatchMaker::BatchMaker(const Dataset& dataset, const LoaderOptions& options, int worker, Seed seed, Lane& lane, Position* position)
     : dataset_(dataset), options_(options), worker_(worker), context_{lane, seed, 0}, position_(position) {}
 
 std::vector<std::uint32_t> BatchMaker::next_of_stream(int epoch) {

@@ -49,7 +49,7 @@ std::vector<Option> loader_option_list(LoaderOptions& options);
 
 /// What loading one sample needs and leaves behind.
 struct LoadContext {
-  Lane lane;
+  Lane& lane;
   Seed seed{0};
   std::uint64_t bytes_read = 0;
 };
@@ -107,10 +107,9 @@ struct Position {
 /// Makes batches; the same in a process, in a thread and in the consumer itself.
 class BatchMaker {
  public:
-  BatchMaker(const Dataset& dataset, const LoaderOptions& options, int worker, Seed seed, Lane lane, Position* position);
+  BatchMaker(const Dataset& dataset, const LoaderOptions& options, int worker, Seed seed, Lane& lane, Position* position);
   /// @param pool  the slot's memory; ignored when the task wants a fresh segment
   Made make(const Task& task, std::span<std::uint8_t> pool);
-  Lane& lane() noexcept { return context_.lane; }
 
  private:
   std::vector<std::uint32_t> next_of_stream(int epoch);
