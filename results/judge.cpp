@@ -573,9 +573,14 @@ class Judgement {
       after.push_back(is_text ? (metrics[2]->text() == metrics[0]->text() ? 0 : 1) : metrics[2]->number() - metrics[0]->number());
     }
     const Rule rule = rule_for(failure_, own.size());
-    const double harm = range_of(before, rule).estimate;
-    if (harm == 0)
-      return settle(VerdictKind::not_reproduced, "no_harm", name + " is the same in the faulty arm as in the control");
+    const Range harms = range_of(before, rule);
+    const double harm = harms.estimate;
+    if (harm == 0) {
+      const std::string what = name + " is the same in the faulty arm as in the control";
+      if (harms.decisive && harms.low == 0 && harms.high == 0) return settle(VerdictKind::not_reproduced, "no_harm", what);
+      wait("recovery_undecided", what + " in most blocks, but not in all", remedied.name);
+      return true;
+    }
     std::vector<double> shares;
     for (std::size_t i = 0; i < before.size(); ++i)  // a block in which the faulty arm did no harm proves no cure
       shares.push_back(before[i] * harm > 0 ? 1 - after[i] / before[i] : -infinite);

@@ -174,6 +174,16 @@ TEST("a remedy that leaves the symptom, or the harm, or ends badly, is ineffecti
   CHECK_EQ(after_blocks({.remedied = 1.19}), "reproduced: signature_present_and_cured");
   CHECK_EQ(after_blocks({.remedied = 1.21}), "not_reproduced: remedy_ineffective");
   CHECK_EQ(after_blocks({.remedied = 0.5}), "reproduced: signature_present_and_cured");  // better than the control
+  // Harm in two blocks of five proves neither harm nor its absence.
+  const auto unharmed = [](int blocks) {
+    return [blocks](Trials& trials) {
+      for (int block = 0; block < blocks; ++block)
+        set_metric(of_arm(trials, "faulty", block), "step_seconds",
+                   of_arm(trials, "control", block).metric("step_seconds")->number());
+    };
+  };
+  CHECK_EQ(after_blocks({}, unharmed(3)), "inconclusive: signature_undecided");
+  CHECK_EQ(after_blocks({}, unharmed(5)), "not_reproduced: signature_absent");
 }
 
 TEST("popular advice and look-alikes are held to what the file expects") {
