@@ -8,10 +8,10 @@ endif()
 
 add_library(misfire_build INTERFACE)
 target_compile_features(misfire_build INTERFACE cxx_std_20)
-target_compile_options(misfire_build INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor>)
+target_compile_options(misfire_build INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor>
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)  # g++ 12 is wrong about variants
 if(MISFIRE_SANITIZE)
-  target_compile_options(misfire_build INTERFACE -fsanitize=${MISFIRE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)  # wrong about instrumented code
+  target_compile_options(misfire_build INTERFACE -fsanitize=${MISFIRE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(misfire_build INTERFACE -fsanitize=${MISFIRE_SANITIZE})
 endif()
 if(MISFIRE_FUZZ)

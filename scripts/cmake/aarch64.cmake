@@ -19,4 +19,5 @@ set(CMAKE_CXX_STANDARD_INCLUDE_DIRECTORIES ${MISFIRE_AARCH64_ROOT}/usr/include/a
 set(CMAKE_EXE_LINKER_FLAGS_INIT "-Wl,-rpath-link,${MISFIRE_AARCH64_ROOT}/usr/lib/aarch64-linux-gnu")
 
 set(CMAKE_CROSSCOMPILING_EMULATOR
-  qemu-aarch64-static -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH=${MISFIRE_AARCH64_ROOT}/usr/lib/aarch64-linux-gnu)
+  qemu-aarch64-static -L /usr/aarch64-linux-gnu -E LD_LIBRARY_PATH=${MISFIRE_AARCH64_ROOT}/usr/lib/aarch64-linux-gnu
+  -E HWLOC_PLUGINS_PATH=${MISFIRE_AARCH64_ROOT}/usr/lib/aarch64-linux-gnu/hwloc)
