@@ -332,7 +332,7 @@ std::string claims_text(std::span<const ClaimResult> results, const ClaimMeasure
     }
     for (const ClaimResult::Measured& entry : result.measured) {
       const char* answer = entry.presence == Presence::present ? "yes" : entry.presence == Presence::absent ? "no" : "?";
-      text += wrap("measured: " + entry.check.describe() + ": " + entry.explanation + "  " + answer, width, 4) + "\n";
+      text += wrap("measured: " + entry.check.describe() + ": " + entry.explanation + " (" + answer + ")", width, 4) + "\n";
     }
     if (!result.explanation.empty()) text += wrap("because: " + result.explanation, width, 4) + "\n";
     if (!result.claim.conditions.empty()) text += wrap("conditions: " + result.claim.conditions, width, 4) + "\n";

@@ -169,7 +169,7 @@ Colour holds_colour(const ConditionResult& result) {
 
 std::string recovery_text(const Failure& failure, const Verdict& verdict) {
   std::string text = percent(verdict.recovery) + " of " + failure.recovery_metric;
-  if (verdict.recovery_low < verdict.recovery) text += " (from " + percent(verdict.recovery_low) + ")";
+  if (percent(verdict.recovery_low) != percent(verdict.recovery)) text += " (from " + percent(verdict.recovery_low) + ")";
   return text + ", wanted at least " + percent(failure.recovery_fraction);
 }
 
@@ -188,8 +188,9 @@ std::string labelled(const std::string& label, const std::string& text, int widt
 }
 
 std::string xml(std::string_view text) {
+  const Json valid = Json::parse(Json(text).dump(), "");  // as UTF-8: XML readers refuse anything else
   std::string escaped;
-  for (char c : text) {
+  for (char c : valid.as_string()) {
     switch (c) {
       case '&':
         escaped += "&amp;";
@@ -255,8 +256,10 @@ std::string verdict_text(const Failure& failure, const Verdict& verdict, const s
   if (!verdict.evidence.empty()) {
     std::vector<Row> rows{{{"evidence", Colour::strong}}};
     for (const ConditionResult& result : verdict.evidence)
-      rows.push_back(
-          {{result.arm}, {result.condition.describe()}, {result.value_text()}, {holds_word(result), holds_colour(result)}});
+      rows.push_back({{"  " + result.arm},
+                      {result.condition.describe()},
+                      {result.value_text()},
+                      {holds_word(result), holds_colour(result)}});
     text += table(rows, 2, style.colour) + "\n";
   }
   if (verdict.recovery_known) text += labelled("recovered", recovery_text(failure, verdict), style.width);
@@ -373,7 +376,7 @@ std::string matrix_text(const Matrix& matrix, const ReportStyle& style) {
     text += std::to_string(matrix.names.size() - matrix.skipped.size()) + " of " + std::to_string(matrix.names.size()) +
             " failures are recognised as themselves and only themselves\n";
   else
-    text += std::to_string(matrix.problems.size()) + " problems\n";
+    text += std::to_string(matrix.problems.size()) + (matrix.problems.size() == 1 ? " problem\n" : " problems\n");
   return text;
 }
 
