@@ -9,7 +9,7 @@ endif()
 add_library(misfire_build INTERFACE)
 target_compile_features(misfire_build INTERFACE cxx_std_20)
 target_compile_options(misfire_build INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wnon-virtual-dtor>
-  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)  # g++ 12 is wrong about variants
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized;-Wno-psabi>)  # g++ 12 is wrong about variants; ABIs of gcc before 10
 if(MISFIRE_SANITIZE)
   target_compile_options(misfire_build INTERFACE -fsanitize=${MISFIRE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   target_link_options(misfire_build INTERFACE -fsanitize=${MISFIRE_SANITIZE})
