@@ -56,6 +56,7 @@ struct LoadingOptions {
   int worker_end_batch = 2;
   std::string device = "host";
   int hidden = 64;
+  int passes = 1;
 
   OptionTable table_of_options() {
     std::vector<Option> list = loader_option_list(loader);
@@ -79,7 +80,8 @@ struct LoadingOptions {
         {"worker_end", &worker_end, "how worker 0 ends: none, kill (SIGKILL), truncate (SIGBUS on a file cut short under its mapping)", Unit::text, 0, 0, {"none", "kill", "truncate"}},
         {"worker_end_batch", &worker_end_batch, "at its n-th batch", Unit::count, 1, 1e6},
         {"device", &device, "where the training step runs", Unit::text, 0, 0, {"host", "cuda"}},
-        {"hidden", &hidden, "width of the model's hidden layer: cost of a step; 0: no training step", Unit::count, 0, 65536},
+        {"hidden", &hidden, "width of the model's hidden layer: cost of a step", Unit::count, 1, 65536},
+        {"passes", &passes, "training steps taken with each batch; 0: no training", Unit::count, 0, 10000},
     };
     list.insert(list.end(), own.begin(), own.end());
     return OptionTable("MISFIRE_DATALOADER", std::move(list));
@@ -209,6 +211,7 @@ class Training {
  public:
   Training(const LoadingOptions& options, Seed seed, Recorder* recorder)
       : batch_size_(options.loader.batch_size),
+        passes_(options.passes),
         device_(make_device(options.device, {.memory_bytes = 512ULL << 20, .recorder = recorder})),
         queue_(device_->make_queue()),
         images_(device_->allocate(static_cast<std::uint64_t>(batch_size_) * image_bytes)),
@@ -217,13 +220,13 @@ class Training {
     if (static_cast<int>(batch.indices.size()) < batch_size_) return;  // a short last batch does not fit the model's shape
     queue_->copy_in(images_, std::as_bytes(batch.images()));
     queue_->begin(site::device, batch.number);
-    step_->enqueue(*queue_, images_, batch.labels);
+    for (int pass = 0; pass < passes_; ++pass) step_->enqueue(*queue_, images_, batch.labels);
     queue_->end(site::device, batch.number);
     queue_->synchronize();
   }
 
  private:
-  int batch_size_;
+  int batch_size_, passes_;
   std::unique_ptr<Device> device_;
   std::unique_ptr<DeviceQueue> queue_;
   DeviceMemory images_;
@@ -276,7 +279,7 @@ class Loading : public Workload {
     }
     const Neighbours neighbours(options_.neighbours);
     std::optional<Training> training;  // starts a thread: after every process was forked
-    if (options_.hidden > 0) training.emplace(options_, subject.seed(), &subject.recorder());
+    if (options_.passes > 0) training.emplace(options_, subject.seed(), &subject.recorder());
 
     try {
       for (int epoch = 0; epoch < options_.epochs; ++epoch) {

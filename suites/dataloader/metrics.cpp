@@ -31,6 +31,7 @@ constexpr MetricInfo table[] = {
     {"step_seconds", Unit::seconds, "median time from one delivery to the next within an epoch"},
     {"load_seconds", Unit::seconds, "median time to make one batch, wherever it was made"},
     {"device_seconds", Unit::seconds, "median time of one training step on the device"},
+    {"step_over_longest", Unit::ratio, "median time from delivery to delivery over the longer of load and device: above 1 they ran in turn"},
     {"data_wait_fraction", Unit::fraction, "time the consumer was blocked for a batch over the time in epochs"},
     {"longest_wait_seconds", Unit::seconds, "longest single wait for a batch"},
     {"consumer_load_fraction", Unit::fraction, "batches that the consumer's own thread made, over all that were begun"},
@@ -201,12 +202,14 @@ void pace(Timeline& timeline, Sheet& sheet) {
     });
     if (same_epoch) steps.push_back(static_cast<double>(waits[i]->end - waits[i - 1]->end) * 1e-9);
   }
-  if (steps.empty())
-    sheet.without("step_seconds", "fewer than two batches were delivered in an epoch");
-  else
-    sheet.number("step_seconds", middle(steps));
-
   const auto loads = timeline.lengths(site::load);
+  const auto device = timeline.lengths(site::device);
+  if (steps.empty() || loads.empty()) {
+    for (const auto name : {"step_seconds", "step_over_longest"}) sheet.without(name, "fewer than two batches were delivered in an epoch");
+  } else {
+    sheet.number("step_seconds", middle(steps));
+    sheet.number("step_over_longest", middle(steps) / std::max(middle(loads), device.empty() ? 0 : middle(device)));
+  }
   if (loads.empty()) {
     sheet.without("load_seconds", "no batch was finished");
     sheet.without("load_tail_ratio", "no batch was finished");
@@ -215,7 +218,6 @@ void pace(Timeline& timeline, Sheet& sheet) {
     sheet.number("load_seconds", typical);
     sheet.number("load_tail_ratio", *std::max_element(loads.begin(), loads.end()) / typical);
   }
-  const auto device = timeline.lengths(site::device);
   if (device.empty())
     sheet.without("device_seconds", "no training step was run");
   else
