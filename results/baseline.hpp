@@ -23,8 +23,8 @@ inline constexpr int baseline_schema_version = 1;
 struct BaselineLaunch {
   std::string case_name;
   std::uint64_t seed = 0;
-  std::vector<Metric> metrics;  ///< numbers; one a metric
-  std::vector<std::pair<std::string, std::string>> missing;
+  std::vector<Metric> metrics = {};  ///< numbers; one a metric
+  std::vector<std::pair<std::string, std::string>> missing = {};
 };
 
 /// One sitting, with its provenance.
@@ -32,8 +32,8 @@ struct BaselineSession {
   std::string started;  ///< UTC, "2026-05-04T12:30:00Z": names the session
   std::string version;  ///< of Misfire
   std::string commit;   ///< of the source tree; may be empty
-  Json environment;
-  std::vector<BaselineLaunch> launches;
+  Json environment = {};
+  std::vector<BaselineLaunch> launches = {};
 };
 
 struct Baseline {
