@@ -37,6 +37,7 @@ constexpr MetricInfo table[] = {
     {"consumer_load_fraction", Unit::fraction, "batches that the consumer's own thread made, over all that were begun"},
     {"overlap_fraction", Unit::fraction, "part of the device's busy time during which a batch was being made"},
     {"held_wait_fraction", Unit::fraction, "time the consumer waited although a finished batch was there, kept back by order, over the time in epochs"},
+    {"longest_held_wait_over_load", Unit::ratio, "longest time within one wait that a finished batch was kept back by order, over the median time to make a batch"},
     {"in_order_fraction", Unit::fraction, "batches delivered in the order of their numbers"},
     {"busy_max_over_mean", Unit::ratio, "busiest worker's loading time over the mean of all workers"},
     {"round_robin_fraction", Unit::fraction, "batches made by the worker that strict rotation would choose"},
@@ -285,7 +286,7 @@ void order(Timeline& timeline, const Loaders& loaders, Sheet& sheet) {
     // A batch is held from its finish to its delivery. While the consumer waits for another one in that time, order costs.
     // The hand-over itself takes a moment: the first 0.5 ms after the finish are not counted.
     constexpr std::int64_t hand_over_ns = 500'000;
-    std::int64_t held = 0;
+    std::int64_t held = 0, longest = 0;
     for (const Span& wait : timeline.spans(site::wait)) {
       std::vector<std::pair<std::int64_t, std::int64_t>> there;
       for (const auto& [batch, when] : finished) {
@@ -293,11 +294,18 @@ void order(Timeline& timeline, const Loaders& loaders, Sheet& sheet) {
         const std::int64_t until = found == delivered_at.end() ? timeline.last_ns : found->second;
         if (until > wait.end && when + hand_over_ns < wait.end) there.emplace_back(when + hand_over_ns, until);
       }
-      held += overlap({wait.begin, wait.end}, merged(std::move(there)));
+      const std::int64_t here = overlap({wait.begin, wait.end}, merged(std::move(there)));
+      held += here;
+      longest = std::max(longest, here);
     }
+    const auto loads = timeline.lengths(site::load);
+    if (loads.empty())
+      sheet.without("longest_held_wait_over_load", "no batch was finished");
+    else
+      sheet.number("longest_held_wait_over_load", static_cast<double>(longest) * 1e-9 / middle(loads));
     sheet.number("held_wait_fraction", std::min(1.0, static_cast<double>(held) * 1e-9 / in_epochs));
   } else {
-    sheet.without("held_wait_fraction", "no epoch was begun");
+    for (const auto name : {"held_wait_fraction", "longest_held_wait_over_load"}) sheet.without(name, "no epoch was begun");
   }
 
   if (sequence.size() >= 2) {

@@ -8,8 +8,10 @@
 #include <atomic>
 #include <cerrno>
 #include <cmath>
+#include <cstdlib>
 #include <utility>
 
+#include "harness/containment.hpp"
 #include "harness/error.hpp"
 #include "harness/unit.hpp"
 
@@ -41,7 +43,8 @@ Segment Segment::create(std::size_t bytes, Sharing sharing, bool reserve) {
   Segment segment;
   if (sharing == Sharing::name) {
     static std::atomic<unsigned> counter{0};
-    segment.name_ = std::string(directory) + "/misfire-" + std::to_string(getpid()) + "-" + std::to_string(counter++);
+    const char* prefix = std::getenv(shm_prefix_variable);
+    segment.name_ = std::string(directory) + "/" + (prefix ? prefix : "misfire") + "-" + std::to_string(getpid()) + "-" + std::to_string(counter++);
     segment.descriptor_ = ::open(segment.name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   } else {
     segment.descriptor_ = ::open(directory, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
