@@ -88,7 +88,9 @@ BaselineLaunch launch(const BaselineOptions& asked, const std::string& name, con
   const Json* kind = trial.outcome.find("kind");
   if (kind == nullptr || !(*kind == Json("ok"))) throw failed("did not end well: " + trial.outcome.dump());
 
-  BaselineLaunch made{.case_name = name, .seed = seed};
+  BaselineLaunch made;
+  made.case_name = name;
+  made.seed = seed;
   for (const std::string& metric : metrics) {
     const Metric* found = trial.metric(metric);
     if (found != nullptr && !found->is_text()) {
@@ -109,7 +111,11 @@ BaselineSession sit(const BaselineOptions& asked, const OutputDirectory& output)
   std::fprintf(stderr, "seed %llu (replay with --seed %llu)\n", static_cast<unsigned long long>(seed), static_cast<unsigned long long>(seed));
   Progress progress;
   prepare_data(asked.scenario, output.data(asked.data), progress);
-  BaselineSession session{.started = utc_now(), .version = MISFIRE_VERSION, .commit = commit(), .environment = capture_environment({"."})};
+  BaselineSession session;
+  session.started = utc_now();
+  session.version = MISFIRE_VERSION;
+  session.commit = commit();
+  session.environment = capture_environment({"."});
   int number = 0;
   for (int round = 0; round < asked.launches; ++round) {
     std::vector<std::string> names = cases.names;

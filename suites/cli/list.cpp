@@ -28,6 +28,12 @@ std::string symptom(const Call& call) {
   return join(call.positional, " ");
 }
 
+/// One line of it.
+std::string shortened(const std::string& text) {
+  constexpr std::size_t most = 90;
+  return text.size() <= most ? text : text.substr(0, text.rfind(' ', most)) + " ...";
+}
+
 int list(const ListOptions& asked, const Call& call) {
   if (!asked.scenario.empty()) scenario(asked.scenario);
   std::vector<Failure> failures;
@@ -63,7 +69,7 @@ int list(const ListOptions& asked, const Call& call) {
     for (const Match& match : matches) {
       const Failure& failure = failures[match.index];
       rows.push_back({failure.name, failure.owner, failure.summary});
-      if (!match.because.empty()) rows.push_back({"", "", "matches \"" + match.because + "\""});
+      if (!match.because.empty()) rows.push_back({"", "", "matches \"" + shortened(match.because) + "\""});
     }
     print(columns(rows));
     if (!call.positional.empty() && !matches.empty())

@@ -242,18 +242,25 @@ class Run {
   }
 
   /// What can be said of trials without a comparison: whether they are trials at all.
-  Verdict unjudged(const std::vector<TrialRecord>& trials) const {
-    Verdict verdict{.kind = VerdictKind::reproduced, .reason = "not_judged", .explanation = "one arm alone has no verdict"};
+  static Verdict unjudged(const std::vector<TrialRecord>& trials) {
+    const auto said = [](VerdictKind kind, std::string reason, std::string explanation) {
+      Verdict verdict;
+      verdict.kind = kind;
+      verdict.reason = std::move(reason);
+      verdict.explanation = std::move(explanation);
+      return verdict;
+    };
+    Verdict verdict = said(VerdictKind::reproduced, "not_judged", "one arm alone has no verdict");
     for (const TrialRecord& trial : trials) {
       const auto text = [&](std::string_view key) {
         const Json* value = trial.outcome.find(key);
         return value && value->is_string() ? value->as_string() : std::string();
       };
       const Json* left = trial.outcome.find("leaks");
-      if (!trial.skipped.empty()) return {.kind = VerdictKind::skipped, .reason = "capability_missing", .explanation = trial.skipped};
-      if (text("kind") == "error") return {.kind = VerdictKind::error, .reason = "trial_error", .explanation = text("what")};
+      if (!trial.skipped.empty()) return said(VerdictKind::skipped, "capability_missing", trial.skipped);
+      if (text("kind") == "error") return said(VerdictKind::error, "trial_error", text("what"));
       if (left && left->is_array() && !left->as_array().empty())
-        verdict = {.kind = VerdictKind::leak, .reason = "left_behind", .explanation = "left behind: " + left->dump()};
+        verdict = said(VerdictKind::leak, "left_behind", "left behind: " + left->dump());
     }
     return verdict;
   }
@@ -352,9 +359,9 @@ void prepare_data(std::string_view scenario, const std::string& directory, Progr
     const std::string words = last_words(result);
     throw Error(ErrorCode::io, "prepare data in '" + directory + "': " + (words.empty() ? end_of(result) : words));
   }
-  std::string said = split(result.out, '\n').front();
-  if (said.starts_with(directory + ": ")) said.erase(0, directory.size() + 2);
-  progress.end(said);
+  const std::string said = split(result.out, '\n').front();  // "<directory>: what is there"
+  const auto colon = said.find(": ");
+  progress.end(colon == std::string::npos ? said : said.substr(colon + 2));
 }
 
 OutputDirectory::OutputDirectory(const std::string& given, const std::string& name) : own_(given.empty()) {

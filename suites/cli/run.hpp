@@ -39,7 +39,7 @@ struct RunPlan {
   std::string data;                  ///< prepared data
   std::string sabotage = "none";     ///< none, condition, misuse (of the faulty trial), signature (of the judgement)
   Duration deadline{};               ///< of a trial; 0: the file's
-  std::string command, replay;       ///< as typed; what runs it again
+  std::string command = {}, replay = {};  ///< as typed; what runs it again
   bool judged = true;                ///< false: `blocks` of trials without a verdict
   int blocks = 1;
 };

@@ -72,10 +72,10 @@ class Weights {
       for (const std::string& word : all) ++in_[word];
     }
   }
-  /// A word of every failure weighs next to nothing, one of a single failure most; so does one of none.
+  /// A word of every failure weighs next to nothing, one of a single failure much; one that no failure knows speaks against all.
   double of(const std::string& word) const {
     const auto found = in_.find(word);
-    return std::log((count_ + 1) / ((found == in_.end() ? 1 : found->second) + 0.25));
+    return std::log((count_ + 1) / ((found == in_.end() ? 0.25 : found->second) + 0.25));
   }
   double of(const Words& words) const {
     double sum = 0;

@@ -12,9 +12,9 @@ namespace misfire::cli {
 
 /// A failure whose texts resemble what was looked for.
 struct Match {
-  std::size_t index = 0;  ///< into the failures given
-  double score = 0;       ///< 0 to 1
-  std::string because;    ///< the text of the failure that matched best
+  std::size_t index = 0;     ///< into the failures given
+  double score = 0;          ///< 0 to 1
+  std::string because = {};  ///< the text of the failure that matched best
 };
 
 /// Finds failures by symptom. The text may be a few words or a whole log: its lines are looked at one by one, and what differs
