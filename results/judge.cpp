@@ -536,8 +536,17 @@ class Judgement {
       if (!trials_ended_well(arm.name, VerdictKind::not_reproduced, "remedy_ineffective")) return false;
       for (std::size_t i = 0; i < remedied.conditions.size(); ++i) {
         const ConditionResult& symptom = remedied.conditions[i];
-        if (control.conditions[i].presence != Presence::absent) continue;
+        const ConditionResult& in_control = control.conditions[i];
+        if (in_control.presence == Presence::present) continue;
         const std::string what = "in '" + arm.name + "' " + symptom.explanation;
+        if (in_control.presence ==
+            Presence::not_measurable) {  // a symptom or not: unknown, unless the remedied arm is without it
+          const std::string both = what + "; in the control " + in_control.explanation;
+          if (symptom.presence != Presence::present || symptom.condition.optional) continue;
+          if (!in_control.undecided) return settle(VerdictKind::invalid, "not_measurable", both);
+          wait("control_undecided", both, control.arm);
+          continue;
+        }
         if (symptom.presence == Presence::present) return settle(VerdictKind::not_reproduced, "remedy_ineffective", what);
         if (symptom.undecided) {
           wait("remedy_undecided", what, arm.name);

@@ -170,6 +170,18 @@ TEST("a remedy that leaves the symptom, or the harm, or ends badly, is ineffecti
   CHECK_EQ(after([](Trials& trials) { set_metric(of_arm(trials, "faulty"), "outcome", std::string("ok")); }),
            "not_reproduced: no_harm");
   CHECK_EQ(after([](Trials& trials) { lose_metric(of_arm(trials, "remedied"), "outcome", "cut"); }), "invalid: not_measurable");
+  // What health fulfils too is no symptom; what is not known of health may be one.
+  CHECK_EQ(after([](Trials& trials) {
+             for (const char* arm : {"control", "remedied"}) set_metric(of_arm(trials, arm), "shm_used_fraction", 1.0);
+           }),
+           "reproduced: signature_present_and_cured");
+  CHECK_EQ(after([](Trials& trials) {
+             lose_metric(of_arm(trials, "control"), "shm_used_fraction", "no tmpfs");
+             set_metric(of_arm(trials, "remedied"), "shm_used_fraction", 1.0);
+           }),
+           "invalid: not_measurable");
+  CHECK_EQ(after([](Trials& trials) { lose_metric(of_arm(trials, "control"), "shm_used_fraction", "no tmpfs"); }),
+           "reproduced: signature_present_and_cured");  // the remedied arm is without it
   // Of the distance 1 to 2 the remedy must recover 80 %.
   CHECK_EQ(after_blocks({.remedied = 1.19}), "reproduced: signature_present_and_cured");
   CHECK_EQ(after_blocks({.remedied = 1.21}), "not_reproduced: remedy_ineffective");
