@@ -4,21 +4,19 @@
 install(DIRECTORY suites results DESTINATION ${CMAKE_INSTALL_DATADIR}/misfire FILES_MATCHING PATTERN "*.json")
 install(FILES LICENSE README.md CHANGELOG.md CONTRIBUTING.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# The man page and the completions come from the program's own tables, so the program writes them, once it is built.
-if(TARGET misfire AND NOT CMAKE_CROSSCOMPILING)
-  set(written ${PROJECT_BINARY_DIR}/written)
-  file(MAKE_DIRECTORY ${written})
-  add_custom_command(OUTPUT ${written}/misfire.1 ${written}/misfire.bash ${written}/_misfire ${written}/misfire.fish
-    COMMAND misfire man > ${written}/misfire.1
-    COMMAND misfire completion bash > ${written}/misfire.bash
-    COMMAND misfire completion zsh > ${written}/_misfire
-    COMMAND misfire completion fish > ${written}/misfire.fish
+# Completions come from the program's own tables, so the program writes them, once it is built (as its manual pages, suites/cli).
+if(NOT CMAKE_CROSSCOMPILING)
+  set(completions ${PROJECT_BINARY_DIR}/completions)
+  file(MAKE_DIRECTORY ${completions})
+  add_custom_command(OUTPUT ${completions}/misfire.bash ${completions}/_misfire ${completions}/misfire.fish
+    COMMAND misfire completion bash > ${completions}/misfire.bash
+    COMMAND misfire completion zsh > ${completions}/_misfire
+    COMMAND misfire completion fish > ${completions}/misfire.fish
     DEPENDS misfire VERBATIM)
-  add_custom_target(written ALL DEPENDS ${written}/misfire.1)
-  install(FILES ${written}/misfire.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
-  install(FILES ${written}/misfire.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME misfire)
-  install(FILES ${written}/_misfire DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
-  install(FILES ${written}/misfire.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+  add_custom_target(completions ALL DEPENDS ${completions}/misfire.bash)
+  install(FILES ${completions}/misfire.bash DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions RENAME misfire)
+  install(FILES ${completions}/_misfire DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/site-functions)
+  install(FILES ${completions}/misfire.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
 endif()
 
 set(CPACK_PACKAGE_CONTACT "The Misfire authors")
