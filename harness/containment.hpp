@@ -10,16 +10,21 @@ namespace misfire {
 enum class Containment {
   user_namespace,  ///< user, mount, PID and IPC namespaces of our own: nothing outlives the first process in them
   namespaces,      ///< the same without a user namespace, as real root
-  subreaper,       ///< no namespaces: orphans come back to us and are killed; parents' deaths are passed on by PDEATHSIG
+  subreaper,       ///< no namespaces: a guard gets the orphans and kills them; parents' deaths are passed on by PDEATHSIG
 };
 std::string_view containment_name(Containment containment) noexcept;
 
 /// What the contained process is told.
 struct Contained {
-  Containment kind;
+  Containment kind = Containment::subreaper;
   std::vector<std::string> refused;  ///< why each better one could not be had
   bool private_shm = false;          ///< /dev/shm is a tmpfs of the trial alone
+  std::string directory;             ///< without namespaces: a private directory, removed afterwards
 };
+
+/// Environment variable that holds, without namespaces, the first part of the name of every file that may be made in /dev/shm:
+/// such files are removed afterwards.
+inline constexpr const char* shm_prefix_variable = "MISFIRE_SHM_PREFIX";
 
 /// Runs `body` in a child process that is the first in the best containment this machine allows, with private /proc and /dev/shm
 /// where there are namespaces, and waits for it. Whatever the child leaves is killed. When the caller dies, so does everything.

@@ -88,18 +88,14 @@ class Witness {
 
   int run() {
     // With namespaces a directory in the private tmpfs, reached through our own working directory so that a fault mounted over
-    // /dev/shm does not hide it; without them one that ends with this object.
-    std::optional<TemporaryDirectory> temporary;
-    std::string directory;
-    if (contained_.private_shm) {
-      directory = "/proc/" + std::to_string(getpid()) + "/cwd";
-    } else {
-      temporary.emplace();
-      directory = temporary->path();
-    }
+    // /dev/shm does not hide it; without them one that the guard removes.
+    const std::string directory = contained_.private_shm ? "/proc/" + std::to_string(getpid()) + "/cwd" : contained_.directory;
     clock_.add(ClockAnchor::take());
-    start_subject(directory);
+    const int home = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);  // where the subject stays
+    if (home < 0) throw system_error("open the working directory", ".", errno);
     if (contained_.private_shm && chdir("/dev/shm") != 0) throw system_error("enter", "/dev/shm", errno);
+    start_subject(directory, home);
+    close(home);
     watch();
     clock_.add(ClockAnchor::take());
     drain();
@@ -108,7 +104,7 @@ class Witness {
   }
 
  private:
-  void start_subject(const std::string& directory) {
+  void start_subject(const std::string& directory, int home) {
     int sockets[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) throw system_error("make a socket pair", "", errno);
     int lifeline[2];
@@ -120,6 +116,7 @@ class Witness {
       close(sockets[0]);
       close(lifeline[1]);
       die_with_parent(lifeline[0]);
+      if (fchdir(home) != 0) _exit(subject_error);
       const rlimit core{1, 1};  // no core files, but the kernel still says whether there would have been one
       setrlimit(RLIMIT_CORE, &core);
       SubjectSetup setup;
