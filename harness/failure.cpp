@@ -51,7 +51,7 @@ bool kebab_case(std::string_view word) {
                      [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '-'; });
 }
 
-/// In the fewest digits that read back within 1e-4, a whole number whole and no other as one.
+/// In four digits, more where fewer would make a whole number of one that is none; a whole number whole.
 std::string number_text(double value) {
   char buffer[40];
   const bool whole = value == std::floor(value);
@@ -62,7 +62,7 @@ std::string number_text(double value) {
   for (int digits : {4, 6, 9, 17}) {
     std::snprintf(buffer, sizeof buffer, "%.*g", digits, value);
     const double back = std::strtod(buffer, nullptr);
-    if (std::fabs(back - value) <= 1e-4 * std::fabs(value) && (whole || back != std::floor(back))) break;
+    if (whole || back != std::floor(back)) break;
   }
   return buffer;
 }

@@ -47,7 +47,7 @@ struct Condition {
   std::string bound_text() const;
 };
 
-/// A number as reports show it: bytes and seconds with a suffix, the rest in as few digits as read back within 1e-4.
+/// A number as reports show it: bytes and seconds with a suffix, the rest in four digits; a whole number whole.
 std::string value_text(double value, Unit unit);
 
 /// Something present in an arm, and the conditions over independently observed metrics that prove it was.
