@@ -16,7 +16,8 @@ namespace {
 
 const std::vector<std::string> whole = {
     R"({"type":"run","schema":1,"version":"0.1.0","command":"misfire reproduce x","seed":1,"failure":{"schema":1,"name":"x"}})",
-    R"({"type":"trial","schema":1,"failure":"x","arm":"faulty","role":"faulty","dose":"4","sabotage":"condition","block":2,"seed":18446744073709551615,"has_condition":true,"has_misuse":false,"replay":"misfire-dataloader --arm faulty"})",
+    R"({"type":"trial","schema":1,"failure":"x","arm":"faulty","role":"faulty","dose":"4","sabotage":"condition","block":2,)"
+    R"("seed":18446744073709551615,"has_condition":true,"has_misuse":false,"replay":"misfire-dataloader --arm faulty"})",
     R"({"type":"environment","environment":{"cpu":{"model":"c"}}})",
     R"({"type":"options","options":{"num_workers":2}})",
     R"({"type":"injection","fault":"mem.shm_size","armed":true,"proved":true,"evidence":[{"what":"size","holds":true}]})",
