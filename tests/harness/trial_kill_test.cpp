@@ -105,10 +105,15 @@ Round round(Containment tier, std::size_t depth, bool early, std::int64_t delay_
     result.happened = kill(victim, SIGKILL) == 0;
   }
   result.killed = std::string(roles[depth]) + (early ? " (early)" : "");
-  // A worker's end does not end this trial, nor does that of a probe; the driver's does.
+  // A worker's end does not end this trial, nor does that of a probe; the driver's does. One death at a time: what the first one
+  // sets going has come to its end by then.
   if (depth == 6 || early) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    kill(driver, SIGKILL);
+    siginfo_t ended{};
+    for (int i = 0; i < 60 && ended.si_pid == 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      waitid(P_PID, static_cast<id_t>(driver), &ended, WEXITED | WNOHANG | WNOWAIT);
+    }
+    if (ended.si_pid == 0) kill(driver, SIGKILL);
   }
   for (const std::int64_t end = monotonic_ns() + 2'000'000'000;;) {
     result.left = {};
