@@ -79,18 +79,13 @@ Json fact_of(const Json& environment, const std::string& path) {
 
 ClaimMeasurement::Values values_of(const ClaimCheck& check, std::span<const RunRecord> runs) {
   ClaimMeasurement::Values result{check.describe(), {}, ""};
-  const auto run = std::find_if(runs.begin(), runs.end(), [&](const RunRecord& candidate) {
-    const Json* name = candidate.failure.find("name");
-    return name != nullptr && name->is_string() && name->as_string() == check.failure;
-  });
   const auto without = [&](const std::string& why) {
     result.values.clear();
     result.missing = why;
     return result;
   };
-  if (run == runs.end()) return without("no run of " + check.failure + ": misfire reproduce " + check.failure);
-  const auto number = [&](const std::string& arm, int block, std::string& why) -> std::optional<double> {
-    for (const TrialRecord& trial : run->trials) {
+  const auto number = [&](const RunRecord& run, const std::string& arm, int block, std::string& why) -> std::optional<double> {
+    for (const TrialRecord& trial : run.trials) {
       if (trial.arm != arm || trial.block != block || !trial.dose.empty()) continue;
       const Metric* metric = trial.metric(check.metric);
       if (metric != nullptr && !metric->is_text()) return metric->number();
@@ -100,21 +95,25 @@ ClaimMeasurement::Values values_of(const ClaimCheck& check, std::span<const RunR
     why = "no trial of '" + arm + "' in block " + std::to_string(block);
     return std::nullopt;
   };
-  for (const TrialRecord& trial : run->trials) {
-    if (trial.arm != check.arm || !trial.dose.empty()) continue;
-    std::string why;
-    const auto value = number(check.arm, trial.block, why);
-    if (!value) return without(why);
-    if (check.over.empty()) {
-      result.values.push_back(*value);
-      continue;
+  for (const RunRecord& run : runs) {  // several runs of one failure give the blocks of all of them
+    const Json* name = run.failure.find("name");
+    if (name == nullptr || !name->is_string() || name->as_string() != check.failure) continue;
+    for (const TrialRecord& trial : run.trials) {
+      if (trial.arm != check.arm || !trial.dose.empty()) continue;
+      std::string why;
+      const auto value = number(run, check.arm, trial.block, why);
+      if (!value) return without(why);
+      if (check.over.empty()) {
+        result.values.push_back(*value);
+        continue;
+      }
+      const auto base = number(run, check.over, trial.block, why);
+      if (!base) return without(why);
+      if (*base < 0 || *value < 0) return without("a ratio needs values of 0 or more");
+      result.values.push_back(*base > 0 ? *value / *base : *value > 0 ? infinite : 1);
     }
-    const auto base = number(check.over, trial.block, why);
-    if (!base) return without(why);
-    if (*base < 0 || *value < 0) return without("a ratio needs values of 0 or more");
-    result.values.push_back(*base > 0 ? *value / *base : *value > 0 ? infinite : 1);
   }
-  if (result.values.empty()) return without("the run of " + check.failure + " has no trial of '" + check.arm + "'");
+  if (result.values.empty()) return without("no trial of '" + check.arm + "': misfire reproduce " + check.failure);
   return result;
 }
 
@@ -136,8 +135,9 @@ ClaimResult::Measured decide(const ClaimCheck& check, const ClaimMeasurement::Va
   measured.low = sorted[ranks.low - 1];
   measured.high = sorted[ranks.high - 1];
   const auto holds = [&](double value) { return check.at_least ? value >= *check.at_least : value <= *check.at_most; };
-  if (holds(measured.low) && holds(measured.high)) measured.presence = Presence::present;
-  if (!holds(measured.low) && !holds(measured.high)) measured.presence = Presence::absent;
+  const bool enough = n >= static_cast<std::size_t>(claim_blocks);
+  if (enough && holds(measured.low) && holds(measured.high)) measured.presence = Presence::present;
+  if (enough && !holds(measured.low) && !holds(measured.high)) measured.presence = Presence::absent;
   measured.explanation = shown(measured.estimate);
   if (measured.low < measured.high) measured.explanation += " [" + shown(measured.low) + ", " + shown(measured.high) + "]";
   measured.explanation += n == 1 ? " in one trial" : " in " + std::to_string(n) + " blocks";
@@ -284,7 +284,10 @@ ClaimResult assess(const Claim& claim, const ClaimMeasurement& measurement) {
     result.explanation = against->check.describe() + ": " + against->explanation;
   } else if (const auto open = any(Presence::not_measurable); open != result.measured.end()) {
     result.explanation =
-        open->check.describe() + ": " + open->explanation + (open->blocks > 0 ? ", which does not decide it" : "");
+        open->check.describe() + ": " + open->explanation +
+        (open->blocks == 0                                       ? ""
+         : open->blocks < static_cast<std::size_t>(claim_blocks) ? "; " + std::to_string(claim_blocks) + " are needed"
+                                                                 : ", which does not decide it");
   } else {
     result.verdict = claim.conditions.empty() ? ClaimVerdict::holds : ClaimVerdict::holds_under_conditions;
   }

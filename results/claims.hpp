@@ -77,9 +77,11 @@ struct ClaimResult {
   std::string explanation;
   Json to_json() const;
 };
-/// A check is decided by the interval of the median over blocks (the smallest and largest of five cover it with 94 %); below five
-/// blocks all must agree, and the number is said. Holds: every check; contradicted: one that is decided against it; under
-/// conditions: the claim's own, where it states any. Without a needed fact it is not measurable, whatever the checks say.
+/// Blocks that a check needs: the smallest and largest of five values cover the median with 94 %.
+inline constexpr int claim_blocks = 5;
+/// A check is decided by the interval of the median over blocks; fewer than claim_blocks are shown and decide nothing. Holds:
+/// every check; contradicted: one that is decided against it; under conditions: the claim's own, where it states any. Without a
+/// needed fact it is not measurable, whatever the checks say.
 ClaimResult assess(const Claim& claim, const ClaimMeasurement& measurement);
 
 std::string claims_text(std::span<const ClaimResult> results, const ClaimMeasurement& measurement, int width = 100);

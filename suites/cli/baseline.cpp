@@ -202,7 +202,9 @@ std::vector<RunRecord> run_checks(const ClaimsOptions& asked, std::span<const Cl
                                           .directory = output.path() + "/" + name,
                                           .data = output.data(asked.data),
                                           .command = command,
-                                          .replay = command},
+                                          .replay = command,
+                                          .judged = false,
+                                          .blocks = claim_blocks},
                                          progress);
     runs.push_back(read_run_record(result.record));
   }

@@ -61,6 +61,10 @@ TEST("what was not measured is not measurable here") {
   RunRecord lost = run({});
   lose_metric(of_arm(lost.trials, "faulty", 2), "step_seconds", "the trial was cut");
   CHECK(assessed(claim(), {lost}).explanation.find("the trial was cut") != std::string::npos);
+  const ClaimResult few = assessed(claim(), {run({}, 4)});
+  CHECK(few.verdict == ClaimVerdict::not_measurable);
+  CHECK(few.explanation.find("in 4 blocks; 5 are needed") != std::string::npos);
+  CHECK(assessed(claim(), {run({}, 4), run({}, 1)}).verdict == ClaimVerdict::holds);  // two runs, five blocks
   RunRecord mixed = run({});
   set_metric(of_arm(mixed.trials, "faulty", 2), "step_seconds", 0.1);
   const ClaimResult open = assessed(claim(), {mixed});
