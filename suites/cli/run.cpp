@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 using namespace std::chrono_literals;
 
 constexpr Duration default_deadline = 60s;
-constexpr Duration beyond_deadline = 20s;  // for everything around the subject: preparing, writing the record
+constexpr Duration beyond_deadline = 10s;  // for the witness to write the record and clean up
 
 /// What a program said last on standard error, without its name.
 std::string last_words(const ProcessResult& result) {

@@ -16,7 +16,18 @@ constexpr double full_phrase = 3.0;  // weight from which a search term identifi
 
 using Words = std::set<std::string>;
 
-/// Words in small letters; long numbers and hexadecimal addresses are what differs from one occurrence to the next.
+/// A word without its ending, so that "grows", "growing" and "growth" are one.
+std::string stem(std::string word) {
+  for (const std::string_view ending : {"ing", "th", "ed", "es", "s"})
+    if (word.ends_with(ending) && word.size() >= ending.size() + 4) {
+      word.resize(word.size() - ending.size());
+      break;
+    }
+  if (word.ends_with('e') && word.size() >= 5) word.pop_back();
+  return word;
+}
+
+/// Words in small letters, without endings; long numbers and hexadecimal addresses are what differs from one occurrence to the next.
 Words words_of(std::string_view text) {
   static const Words silent = {"a",  "an", "and", "as", "at", "be", "by",   "for", "from", "if",   "in",   "is",  "it",
                                "of", "on", "or",  "so", "the", "to", "than", "that", "this", "with", "was", "not", "will"};
@@ -24,7 +35,7 @@ Words words_of(std::string_view text) {
   std::string word;
   const auto finish = [&] {
     const bool number = std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
-    if (!word.empty() && !silent.contains(word) && !(number && word.size() > 2) && !word.starts_with("0x")) words.insert(word);
+    if (!word.empty() && !silent.contains(word) && !(number && word.size() > 2) && !word.starts_with("0x")) words.insert(stem(word));
     word.clear();
   };
   for (const char c : text) {
@@ -75,7 +86,7 @@ class Weights {
   /// A word of every failure weighs next to nothing, one of a single failure much; one that no failure knows speaks against all.
   double of(const std::string& word) const {
     const auto found = in_.find(word);
-    return std::log((count_ + 1) / ((found == in_.end() ? 0.25 : found->second) + 0.25));
+    return std::log((count_ + 1) / ((found == in_.end() ? 0.45 : found->second) + 0.25));
   }
   double of(const Words& words) const {
     double sum = 0;
