@@ -41,7 +41,7 @@ constexpr MetricInfo table[] = {
     {"in_order_fraction", Unit::fraction, "batches delivered in the order of their numbers"},
     {"busy_max_over_mean", Unit::ratio, "busiest worker's loading time over the mean of all workers"},
     {"round_robin_fraction", Unit::fraction, "batches made by the worker that strict rotation would choose"},
-    {"load_tail_ratio", Unit::ratio, "longest time to make a batch over the median"},
+    {"load_tail_ratio", Unit::ratio, "longest time to make a batch over the lower quartile"},
     {"first_batch_over_load", Unit::ratio, "first batch of a later epoch: time from the epoch's begin, over the median time to make a batch (median over epochs)"},
     {"sample_multiplicity_min", Unit::count, "times the least delivered sample of an epoch was delivered"},
     {"sample_multiplicity_max", Unit::count, "times the most delivered sample of an epoch was delivered"},
@@ -217,7 +217,9 @@ void pace(Timeline& timeline, Sheet& sheet) {
   } else {
     const double typical = middle(loads);
     sheet.number("load_seconds", typical);
-    sheet.number("load_tail_ratio", *std::max_element(loads.begin(), loads.end()) / typical);
+    std::vector<double> sorted = loads;
+    std::sort(sorted.begin(), sorted.end());
+    sheet.number("load_tail_ratio", sorted.back() / sorted[(sorted.size() - 1) / 4]);
   }
   if (device.empty())
     sheet.without("device_seconds", "no training step was run");
@@ -284,7 +286,20 @@ void order(Timeline& timeline, const Loaders& loaders, Sheet& sheet) {
   for (const Span& epoch : timeline.spans(site::epoch)) in_epochs += epoch.seconds();
   if (in_epochs > 0) {
     // A batch is held from its finish to its delivery. While the consumer waits for another one in that time, order costs.
-    // The hand-over itself takes a moment: the first 0.5 ms after the finish are not counted.
+    // The hand-over itself takes a moment: the first 0.5 ms after the finish are not counted. Nor is the time until every worker of
+    // an epoch has finished a batch: until then it is a worker's start that is waited for, not order.
+    std::map<std::int64_t, std::int64_t> all_started;  // epoch's begin -> then
+    for (const Span& epoch : timeline.spans(site::epoch)) {
+      std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> first;
+      for (const Span& load : timeline.spans(site::load))
+        if (load.closed && load.end >= epoch.begin && load.begin <= epoch.end) {
+          auto& when = first.try_emplace({load.pid, load.tid}, load.end).first->second;
+          when = std::min(when, load.end);
+        }
+      std::int64_t last = epoch.begin;
+      for (const auto& [worker, when] : first) last = std::max(last, when);
+      all_started[epoch.begin] = last;
+    }
     constexpr std::int64_t hand_over_ns = 500'000;
     std::int64_t held = 0, longest = 0;
     for (const Span& wait : timeline.spans(site::wait)) {
@@ -294,7 +309,9 @@ void order(Timeline& timeline, const Loaders& loaders, Sheet& sheet) {
         const std::int64_t until = found == delivered_at.end() ? timeline.last_ns : found->second;
         if (until > wait.end && when + hand_over_ns < wait.end) there.emplace_back(when + hand_over_ns, until);
       }
-      const std::int64_t here = overlap({wait.begin, wait.end}, merged(std::move(there)));
+      const auto epoch = all_started.upper_bound(wait.begin);
+      const std::int64_t from = epoch == all_started.begin() ? wait.begin : std::max(wait.begin, std::prev(epoch)->second);
+      const std::int64_t here = from < wait.end ? overlap({from, wait.end}, merged(std::move(there))) : 0;
       held += here;
       longest = std::max(longest, here);
     }

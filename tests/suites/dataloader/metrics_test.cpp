@@ -107,9 +107,19 @@ TEST("waiting while finished batches are held counts; waiting with nothing ready
   Script held;
   held.workers({7, 8});
   held.span(site::epoch, 0, 100, 0, consumer);
-  held.batch(0, 0, 7, 0, 80, 0, 80);    // slow
-  held.batch(1, 1, 8, 0, 10, 80, 80.1); // finished at 10, kept back for 70 ms
+  held.batch(0, 0, 7, 0, 5, 0, 5);
+  held.batch(1, 1, 8, 0, 10, 5, 10);
+  held.batch(2, 0, 7, 10, 90, 10, 90);    // slow
+  held.batch(3, 1, 8, 10, 20, 90, 90.1);  // finished at 20, kept back for 70 ms
   CHECK_NEAR(held.number("held_wait_fraction"), 0.695, 0.01);
+  CHECK_NEAR(held.number("longest_held_wait_over_load"), 6.95, 0.1);
+
+  Script late;  // a worker that starts late is waited for, not held up by order
+  late.workers({7, 8});
+  late.span(site::epoch, 0, 100, 0, consumer);
+  late.batch(0, 0, 7, 70, 80, 0, 80);
+  late.batch(1, 1, 8, 0, 10, 80, 80.1);
+  CHECK_NEAR(late.number("held_wait_fraction"), 0.0, 0.01);
 
   Script idle;
   idle.workers({7, 8});
