@@ -34,7 +34,7 @@ struct BaselineOptions {
   bool json = false;
 };
 
-/// The healthy cases of a scenario, and the metrics that a baseline keeps of them.
+/// The healthy cases of a scenario, and the metrics that a baseline keeps of them: those that cases.json names, else every number.
 struct Cases {
   std::vector<std::string> names, metrics;
 };
@@ -49,7 +49,12 @@ Cases cases_of(const BaselineOptions& asked) {
       throw Error(ErrorCode::usage, "no healthy case is named '" + name + "'" + did_you_mean(name, known));
   cases.names = asked.cases;
   if (cases.names.empty()) cases.names.assign(known.begin(), known.end());
-  for (const Json& metric : file.at("metrics").as_array()) cases.metrics.push_back(metric.as_string());
+  if (const Json* metrics = file.find("metrics")) {
+    for (const Json& metric : metrics->as_array()) cases.metrics.push_back(metric.as_string());
+  } else {
+    for (const MetricInfo& metric : scenario(asked.scenario).metrics)
+      if (metric.unit != Unit::text) cases.metrics.emplace_back(metric.name);
+  }
   return cases;
 }
 

@@ -72,8 +72,11 @@ std::set<std::string> our_shared_memory() {
 
 bool maker_lives(const std::string& path) {
   const std::vector<std::string> parts = split(fs::path(path).filename().string(), '-');
-  const int pid = parts.size() > 1 ? std::atoi(parts[1].c_str()) : 0;
-  return pid > 0 && (::kill(pid, 0) == 0 || errno == EPERM);
+  std::ifstream stream("/proc/" + (parts.size() > 1 ? parts[1] : "") + "/stat");
+  std::string line;
+  std::getline(stream, line);
+  const auto name_end = line.rfind(')');  // "<pid> (<name>) <state> ..."
+  return name_end != std::string::npos && line.size() > name_end + 2 && line[name_end + 2] != 'Z';
 }
 
 /// "<mount point> <source>" of each mount that could be ours.

@@ -61,7 +61,7 @@ void leave_behind(const std::string& mode) {
     shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
     _exit(0);
   }
-  if (mode == "leave_shared_memory") usleep(50'000);
+  if (mode.starts_with("leave_")) usleep(50'000);  // before the group is ended
 }
 
 int trial(const TrialOptions& options) {
@@ -119,7 +119,7 @@ int trial(const TrialOptions& options) {
   const bool killed = mode != "symptomless" && shm_bytes < workers * prefetch * (4 << 20);
   double noise = 0.01 * Seed(options.seed).stream(arm.name).uniform();
   if (mode == "noisy") noise = options.block % 2 == 0 ? -0.3 : 0.3;  // to either side of the bound
-  const double compute = workers == 0 && mode != "symptomless" ? number(plan.workload, "hidden", 512) / 1024 : 0;
+  const double compute = workers == 0 && mode != "symptomless" ? number(plan.workload, "passes", 2) / 4 : 0;
   record.write("metric", Json::object({{"name", "outcome"}, {"value", killed ? "failed" : "ok"}, {"unit", "text"}}));
   metric(record, "worker_signal", killed ? 7 : 0, Unit::count);
   metric(record, "shm_total_bytes", shm_bytes, Unit::bytes);

@@ -1,7 +1,10 @@
 // Goal: the commands that look things up answer, with exit code and JSON as promised, and say what is wrong with a wrong question.
 // Method: the driver itself.
 
+#include <algorithm>
+#include <chrono>
 #include <filesystem>
+#include <thread>
 
 #include "harness/files.hpp"
 #include "harness/text.hpp"
@@ -180,6 +183,7 @@ TEST("baseline: recorded, compared, refused where there is none; a case that fai
   const ProcessResult recorded = run("record");
   CHECK_EQ(recorded.exit_code, 0);
   CHECK(contains(recorded.out, "1 session, 6 launches added"));
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // sessions are told apart by the second
   CHECK_EQ(run("compare").exit_code, 2);  // one session: only floors can be checked
   CHECK_EQ(run("compare", {"CANNED_MODE=slow"}).exit_code, 1);
 }
