@@ -173,6 +173,7 @@ std::optional<Batch> Loader::next() {
   std::optional<std::uint32_t> ready;
   while (!(ready = schedule_.deliver())) {
     if (schedule_.done()) break;
+    if (schedule_.outstanding() == 0) throw Error(ErrorCode::usage, "the consumer holds more batches than held_batches allows");
     auto made = workers_->receive(options_.timeout > Duration::zero() ? options_.timeout : Duration(-1));
     if (made) {
       take(std::move(*made));

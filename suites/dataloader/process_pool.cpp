@@ -1,7 +1,8 @@
 // Workers as processes: forked, forked by a server that was forked early, or executed afresh.
 //
-// Tasks and answers are datagrams on one socket pair a worker; batches stay in shared memory and only their place, or a descriptor or
-// name, is handed over. A worker's death is seen at once on its pidfd. Workers start no threads and die with their parent.
+// Tasks and answers are datagrams on one socket pair a worker; batches stay in shared memory and only their place, or a
+// descriptor or name, is handed over. A worker's death is seen at once on its pidfd. Workers start no threads and die with their
+// parent.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -89,7 +90,9 @@ bool receive_bytes(int socket, std::string& bytes, int* descriptor = nullptr) {
     if (errno != EINTR) throw system_error("receive from", "a loader process", errno);
   }
   if (message.msg_flags & MSG_CTRUNC)
-    throw Error(ErrorCode::io, "receive a batch's descriptor: the kernel dropped it (open files at the limit: raise RLIMIT_NOFILE or keep fewer batches)");
+    throw Error(ErrorCode::io,
+                "receive a batch's descriptor: the kernel dropped it (open files at the limit: raise RLIMIT_NOFILE or keep fewer "
+                "batches)");
   bytes.resize(static_cast<std::size_t>(count));
   if (descriptor) *descriptor = -1;
   for (cmsghdr* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header))
@@ -136,8 +139,8 @@ std::string encode(const Made& made) {
 Lane* lane_of_this_worker = nullptr;
 Position* position_of_this_worker = nullptr;
 
-/// Notes how full /dev/shm is before SIGBUS ends the process: with the process goes the batch it was writing, and with that the evidence.
-/// Only calls that are safe in a signal handler; returning repeats the fault, this time with the default action.
+/// Notes how full /dev/shm is before SIGBUS ends the process: with the process goes the batch it was writing, and with that the
+/// evidence. Only calls that are safe in a signal handler; returning repeats the fault, this time with the default action.
 void note_bus_error(int) {
   struct statfs seen;
   if (syscall(SYS_statfs, "/dev/shm", &seen) == 0 && seen.f_blocks > 0) {
@@ -157,7 +160,8 @@ void watch_for_bus_error(Lane& lane, Position* position) {
 }
 
 /// A worker process, from its birth to its end.
-[[noreturn]] void worker_process(int socket, const PoolSetup& setup, int worker, Position* position, std::span<std::uint8_t> slots) {
+[[noreturn]] void worker_process(int socket, const PoolSetup& setup, int worker, Position* position,
+                                 std::span<std::uint8_t> slots) {
   int code = 0;
   try {
     Recorder recorder = setup.recorder;
@@ -319,9 +323,12 @@ class ProcessPool : public WorkerPool {
     for (const Worker& worker : workers_) {
       pollfd polled{worker.pidfd, POLLIN, 0};
       if (poll(&polled, 1, 1000) <= 0) kill(worker.pid, SIGKILL);  // it is in the middle of something long
-      status_of(worker.pid);
-      close(worker.pidfd);
-      close(worker.socket);
+      try {
+        status_of(worker.pid);
+      } catch (const Error&) {
+        // The fork server has gone; its workers go with it (PDEATHSIG), and nobody is left to tell their status.
+      }
+      let_go(worker);
     }
     workers_.clear();
   }
@@ -403,7 +410,8 @@ class ProcessPool : public WorkerPool {
 
   pid_t spawn(int worker, const int (&ends)[2]) {
     // Everything is prepared here: between fork and exec only calls that are safe with other threads about.
-    const int keep[] = {ends[1], positions_descriptor_, setup_.recorder_descriptor, setup_.slots ? setup_.slots->descriptor() : -1};
+    const int keep[] = {ends[1], positions_descriptor_, setup_.recorder_descriptor,
+                        setup_.slots ? setup_.slots->descriptor() : -1};
     std::vector<std::string> words{self_executable(), worker_flag, std::to_string(worker)};
     for (const int descriptor : keep) words.push_back(std::to_string(descriptor));
     std::vector<char*> argv;
@@ -468,11 +476,17 @@ class ProcessPool : public WorkerPool {
     return status;
   }
 
+  /// After a worker's end.
+  void let_go(const Worker& worker) const {
+    close(worker.pidfd);
+    close(worker.socket);
+    if (setup_.options.sharing == "name" && setup_.options.segments == "fresh") unlink_segments_of(worker.pid);
+  }
+
   [[noreturn]] void report_death(int index) {
     const Worker worker = workers_[static_cast<std::size_t>(index)];
     const int status = status_of(worker.pid);
-    close(worker.pidfd);
-    close(worker.socket);
+    let_go(worker);
     workers_.erase(workers_.begin() + index);
     const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
     const Position& position = positions_[index];
@@ -480,13 +494,16 @@ class ProcessPool : public WorkerPool {
     text += signal ? std::string("was killed by signal ") + std::to_string(signal) + " (" + strsignal(signal) + ")"
                    : "exited with " + std::to_string(WEXITSTATUS(status));
     if (const std::int64_t sample = position.sample.load(); sample >= 0)
-      text += " while loading sample " + std::to_string(sample) + " (" + setup_.dataset.name(static_cast<std::size_t>(sample)) + ") of batch " +
-              std::to_string(position.batch.load());
+      text += " while loading sample " + std::to_string(sample) + " (" + setup_.dataset.name(static_cast<std::size_t>(sample)) +
+              ") of batch " + std::to_string(position.batch.load());
     if (signal == SIGBUS) {
       const double used = position.shm_used.load();
-      text += used >= 0.95 ? "; /dev/shm is " + std::to_string(std::lround(used * 100)) +
-                                 " % full: give it more space, keep fewer batches outstanding (num_workers x prefetch_factor), or reserve them"
-                           : "; /dev/shm has room (" + std::to_string(std::lround(used * 100)) + " % used): a mapped file was cut short, or memory is bad";
+      text +=
+          used >= 0.95
+              ? "; /dev/shm is " + std::to_string(std::lround(used * 100)) +
+                    " % full: give it more space, keep fewer batches outstanding (num_workers x prefetch_factor), or reserve them"
+              : "; /dev/shm has room (" + std::to_string(std::lround(used * 100)) +
+                    " % used): a mapped file was cut short, or memory is bad";
     } else if (signal == SIGKILL) {
       text += "; if nobody did it by hand, look for the kernel's OOM killer or a memory limit";
     }
@@ -531,7 +548,8 @@ int worker_main(const std::vector<std::string>& arguments, const DatasetFactory&
     if (memory == MAP_FAILED) throw system_error("map the recorder", "", errno);
     setup.recorder = Recorder::attach({static_cast<std::byte*>(memory), size});
   }
-  worker_process(socket, setup, worker, reinterpret_cast<Position*>(position_memory.bytes().data()) + worker, slot_memory.bytes());
+  worker_process(socket, setup, worker, reinterpret_cast<Position*>(position_memory.bytes().data()) + worker,
+                 slot_memory.bytes());
 }
 
 }  // namespace misfire::dataloader

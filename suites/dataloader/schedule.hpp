@@ -39,6 +39,8 @@ class Schedule {
   std::optional<std::uint32_t> deliver();
   /// Finished batches that wait although the consumer could take any: held back by order.
   std::size_t held() const noexcept { return ready_.size(); }
+  /// Batches assigned and not yet delivered.
+  std::size_t outstanding() const noexcept { return in_flight_.size(); }
   /// Every batch was delivered.
   bool done() const noexcept;
   int worker_of(std::uint32_t batch) const;

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
+#include <filesystem>
 #include <utility>
 
 #include "harness/containment.hpp"
@@ -18,7 +19,14 @@
 namespace misfire::dataloader {
 namespace {
 constexpr const char* directory = "/dev/shm";
+
+/// First part of the names of the files that a process makes.
+std::string prefix_of(int pid) {
+  const char* prefix = std::getenv(shm_prefix_variable);
+  return std::string(prefix ? prefix : "misfire") + "-" + std::to_string(pid) + "-";
 }
+
+}  // namespace
 
 Segment::Segment(Segment&& other) noexcept
     : memory_(std::exchange(other.memory_, nullptr)),
@@ -43,8 +51,7 @@ Segment Segment::create(std::size_t bytes, Sharing sharing, bool reserve) {
   Segment segment;
   if (sharing == Sharing::name) {
     static std::atomic<unsigned> counter{0};
-    const char* prefix = std::getenv(shm_prefix_variable);
-    segment.name_ = std::string(directory) + "/" + (prefix ? prefix : "misfire") + "-" + std::to_string(getpid()) + "-" + std::to_string(counter++);
+    segment.name_ = std::string(directory) + "/" + prefix_of(getpid()) + std::to_string(counter++);
     segment.descriptor_ = ::open(segment.name_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   } else {
     segment.descriptor_ = ::open(directory, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
@@ -108,6 +115,13 @@ void Segment::close_descriptor() noexcept {
 
 void Segment::unlink() noexcept {
   if (!name_.empty()) ::unlink(std::exchange(name_, {}).c_str());
+}
+
+void unlink_segments_of(int pid) noexcept {
+  const std::string prefix = prefix_of(pid);
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator entry(directory, ignored), end; !ignored && entry != end; entry.increment(ignored))
+    if (entry->path().filename().string().starts_with(prefix)) ::unlink(entry->path().c_str());
 }
 
 double shared_memory_used() noexcept {

@@ -7,8 +7,8 @@
 
 namespace misfire::dataloader {
 
-/// Memory of one or several batches, shared between processes through a file in /dev/shm (a tmpfs, as PyTorch uses it), so that the
-/// size of that file system is felt: giving the file its length reserves nothing, the first touch of a page takes it.
+/// Memory of one or several batches, shared between processes through a file in /dev/shm (a tmpfs, as PyTorch uses it), so that
+/// the size of that file system is felt: giving the file its length reserves nothing, the first touch of a page takes it.
 class Segment {
  public:
   enum class Sharing {
@@ -42,6 +42,9 @@ class Segment {
   int descriptor_ = -1;
   std::string name_;
 };
+
+/// Unlinks the named files that a process made and nobody took: it ended before it told of them, or nobody asked any more.
+void unlink_segments_of(int pid) noexcept;
 
 /// Used part of /dev/shm now, 0 to 1; negative when it cannot be read.
 double shared_memory_used() noexcept;
