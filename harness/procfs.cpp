@@ -52,7 +52,7 @@ struct Stat {
   int pid = 0, ppid = 0;
   char state = '?';
   std::string name;
-  std::uint64_t user_ticks = 0, system_ticks = 0, start_ticks = 0;
+  std::uint64_t minor_faults = 0, user_ticks = 0, system_ticks = 0, start_ticks = 0;
   int threads = 0;
 };
 
@@ -70,6 +70,7 @@ std::optional<Stat> read_stat(int pid) {
     const unsigned long long value = std::strtoull(cursor, &end, 10);
     cursor = end;
     if (field == 4) stat.ppid = static_cast<int>(value);
+    if (field == 10) stat.minor_faults = value;
     if (field == 14) stat.user_ticks = value;
     if (field == 15) stat.system_ticks = value;
     if (field == 20) stat.threads = static_cast<int>(value);
@@ -174,6 +175,7 @@ std::vector<ProcessSnapshot> snapshot_descendants(int root, bool memory, const s
     process.state = stat.state;
     process.name = stat.name;
     process.threads = stat.threads;
+    process.minor_faults = stat.minor_faults;
     process.cpu_seconds = static_cast<double>(stat.user_ticks + stat.system_ticks) / ticks;
     process.start_seconds = static_cast<double>(stat.start_ticks) / ticks;
     const std::string base = "/proc/" + std::to_string(stat.pid) + "/";

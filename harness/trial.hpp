@@ -36,6 +36,7 @@ struct ProcessSnapshot {
   std::int64_t voluntary_switches = 0, involuntary_switches = 0;
   double cpu_seconds = 0;
   int threads = 0;
+  std::uint64_t minor_faults = 0;
   double start_seconds = 0;            ///< start time on the boot clock: (pid, start) names a process
   std::uint64_t rss_bytes = 0;         ///< the following five only in a Look, else 0
   std::uint64_t pss_bytes = 0;

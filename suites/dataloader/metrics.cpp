@@ -38,6 +38,7 @@ constexpr MetricInfo table[] = {
     {"overlap_fraction", Unit::fraction, "part of the device's busy time during which a batch was being made"},
     {"held_wait_fraction", Unit::fraction, "time the consumer waited although a finished batch was there, kept back by order, over the time in epochs"},
     {"longest_held_wait_over_load", Unit::ratio, "longest time within one wait that a finished batch was kept back by order, over the median time to make a batch"},
+    {"batches_outstanding", Unit::count, "batches begun and not yet delivered (most at once)"},
     {"in_order_fraction", Unit::fraction, "batches delivered in the order of their numbers"},
     {"busy_max_over_mean", Unit::ratio, "busiest worker's loading time over the mean of all workers"},
     {"round_robin_fraction", Unit::fraction, "batches made by the worker that strict rotation would choose"},
@@ -45,15 +46,18 @@ constexpr MetricInfo table[] = {
     {"first_batch_over_load", Unit::ratio, "first batch of a later epoch: time from the epoch's begin, over the median time to make a batch (median over epochs)"},
     {"sample_multiplicity_min", Unit::count, "times the least delivered sample of an epoch was delivered"},
     {"sample_multiplicity_max", Unit::count, "times the most delivered sample of an epoch was delivered"},
+    {"shared_reads_fraction", Unit::fraction, "samples that more than one worker read, over all that were read"},
     {"idle_workers", Unit::count, "workers that started and delivered no batch"},
     {"shard_plan_faults", Unit::count, "copies of every sample beyond the first, plus workers that had nothing to do"},
     {"table_resident_bytes", Unit::bytes, "resident size of the sample table in the consumer"},
     {"table_private_fraction", Unit::ratio, "private dirty pages of the table in all workers, over its resident size in the consumer; 0 without a table"},
+    {"worker_minor_faults", Unit::count, "pages that the kernel had to map or copy for the workers (at the last look)"},
     {"workers_rss_bytes", Unit::bytes, "resident memory of all workers together"},
     {"workers_private_bytes", Unit::bytes, "private dirty memory of all workers together"},
     {"consumer_growth_bytes", Unit::bytes, "private dirty memory that the consumer gained from the first look to the last"},
     {"subject_cpus_allowed", Unit::count, "CPUs in the consumer's affinity mask"},
     {"worker_cpus_fraction", Unit::fraction, "distinct CPUs that the loading processes may use, over the fewer of their number and the machine's CPUs"},
+    {"workers_within_mask_fraction", Unit::fraction, "workers whose CPU mask lies within the consumer's"},
     {"involuntary_switches_per_second", Unit::ratio, "involuntary context switches of the workers for each second of their CPU time"},
     {"remote_page_fraction", Unit::fraction, "resident pages of the batch memory on another NUMA node than the worker's CPUs"},
     {"bytes_read", Unit::bytes, "compressed bytes that were read"},
@@ -325,6 +329,14 @@ void order(Timeline& timeline, const Loaders& loaders, Sheet& sheet) {
     for (const auto name : {"held_wait_fraction", "longest_held_wait_over_load"}) sheet.without(name, "no epoch was begun");
   }
 
+  std::vector<std::pair<std::int64_t, int>> changes;  // +1 when a batch is begun, -1 when it is delivered
+  for (const Span& load : timeline.spans(site::load)) changes.emplace_back(load.begin, 1);
+  for (const auto& [batch, when] : delivered_at) changes.emplace_back(when, -1);
+  std::sort(changes.begin(), changes.end());
+  int outstanding = 0, most_outstanding = 0;
+  for (const auto& [when, change] : changes) most_outstanding = std::max(most_outstanding, outstanding += change);
+  sheet.number("batches_outstanding", most_outstanding);
+
   if (sequence.size() >= 2) {
     std::size_t ascending = 0;
     for (std::size_t i = 1; i < sequence.size(); ++i) ascending += sequence[i] > sequence[i - 1];
@@ -378,6 +390,14 @@ void order(Timeline& timeline, const Loaders& loaders, Sheet& sheet) {
 
 /// How often each sample came in each epoch.
 void multiplicity(Timeline& timeline, const Loaders& loaders, Sheet& sheet) {
+  std::map<std::uint32_t, std::set<std::int32_t>> readers;
+  for (const Span& read : timeline.spans(site::read)) readers[read.tag].insert(read.tid);
+  if (readers.empty()) {
+    sheet.without("shared_reads_fraction", "no sample was read");
+  } else {
+    const auto shared = std::count_if(readers.begin(), readers.end(), [](const auto& entry) { return entry.second.size() > 1; });
+    sheet.number("shared_reads_fraction", static_cast<double>(shared) / static_cast<double>(readers.size()));
+  }
   std::optional<double> least, greatest;
   for (const Span& epoch : timeline.spans(site::epoch)) {
     std::map<std::int64_t, double> times;
@@ -421,6 +441,8 @@ void witnessed(const Trace& trace, Timeline& timeline, const Loaders& loaders, S
   const ProcessSnapshot* last_consumer = nullptr;
   double table_resident = 0, table_private = 0, workers_rss = 0, workers_private = 0;
   bool looked = false;
+  std::vector<int> consumer_cpus;
+  double minor_faults = 0;
   std::uint64_t remote = 0, local = 0;
   bool nodes_known = false;
   std::set<std::size_t> nodes_seen;
@@ -433,9 +455,10 @@ void witnessed(const Trace& trace, Timeline& timeline, const Loaders& loaders, S
       if (seen.label == "worker_died") shm_at_death = used;
     }
     std::size_t workers = 0;
-    double resident = 0, dirty = 0, rss = 0, private_dirty = 0;
+    double resident = 0, dirty = 0, rss = 0, private_dirty = 0, faults = 0;
     for (const ProcessSnapshot& process : seen.processes) {
       if (process.pid == trace.subject_pid) {
+        consumer_cpus = process.cpus_allowed;
         subject_cpus = static_cast<double>(process.cpus_allowed.size());
         if (!seen.label.empty()) {
           if (!first_consumer) first_consumer = &process;
@@ -450,6 +473,7 @@ void witnessed(const Trace& trace, Timeline& timeline, const Loaders& loaders, S
       loading_pids.insert(process.pid);
       last[process.pid] = process;
       if (!seen.label.empty()) {
+        faults += static_cast<double>(process.minor_faults);
         rss += static_cast<double>(process.rss_bytes);
         private_dirty += static_cast<double>(process.private_dirty_bytes);
         dirty += region_bytes(process, "table", &ProcessSnapshot::Region::private_dirty_bytes);
@@ -469,6 +493,7 @@ void witnessed(const Trace& trace, Timeline& timeline, const Loaders& loaders, S
       looked = true;
       table_resident = std::max(table_resident, resident);
       table_private = std::max(table_private, dirty);
+      minor_faults = std::max(minor_faults, faults);
       workers_rss = std::max(workers_rss, rss);
       workers_private = std::max(workers_private, private_dirty);
     }
@@ -509,6 +534,15 @@ void witnessed(const Trace& trace, Timeline& timeline, const Loaders& loaders, S
     sheet.without("worker_cpus_fraction", "the witness saw no loading process");
   }
 
+  const auto within = std::count_if(last.begin(), last.end(), [&](const auto& entry) {
+    const auto& mask = entry.second.cpus_allowed;
+    return std::includes(consumer_cpus.begin(), consumer_cpus.end(), mask.begin(), mask.end());
+  });
+  if (last.empty())
+    sheet.without("workers_within_mask_fraction", "the witness saw no worker process");
+  else
+    sheet.number("workers_within_mask_fraction", static_cast<double>(within) / static_cast<double>(last.size()));
+
   double switches = 0, cpu = 0;
   for (const auto& [pid, process] : last) {
     switches += static_cast<double>(process.involuntary_switches);
@@ -522,13 +556,14 @@ void witnessed(const Trace& trace, Timeline& timeline, const Loaders& loaders, S
   if (looked) {
     sheet.number("table_resident_bytes", table_resident);
     sheet.number("table_private_fraction", table_resident > 0 ? table_private / table_resident : 0);
+    sheet.number("worker_minor_faults", minor_faults);
     sheet.number("workers_rss_bytes", workers_rss);
     sheet.number("workers_private_bytes", workers_private);
     sheet.number("consumer_growth_bytes", first_consumer && last_consumer ? static_cast<double>(last_consumer->private_dirty_bytes) -
                                                                                static_cast<double>(first_consumer->private_dirty_bytes)
                                                                          : 0);
   } else {
-    for (const auto name : {"table_resident_bytes", "workers_rss_bytes", "workers_private_bytes", "consumer_growth_bytes"})
+    for (const auto name : {"table_resident_bytes", "worker_minor_faults", "workers_rss_bytes", "workers_private_bytes", "consumer_growth_bytes"})
       sheet.without(name, "the subject ended before the witness was asked to look");
     sheet.without("table_private_fraction", "the subject ended before the witness was asked to look");
   }
