@@ -70,13 +70,17 @@ std::set<std::string> our_shared_memory() {
   return found;
 }
 
+/// Whether any process whose id stands in the file's name is there.
 bool maker_lives(const std::string& path) {
-  const std::vector<std::string> parts = split(fs::path(path).filename().string(), '-');
-  std::ifstream stream("/proc/" + (parts.size() > 1 ? parts[1] : "") + "/stat");
-  std::string line;
-  std::getline(stream, line);
-  const auto name_end = line.rfind(')');  // "<pid> (<name>) <state> ..."
-  return name_end != std::string::npos && line.size() > name_end + 2 && line[name_end + 2] != 'Z';
+  for (const std::string& part : split(fs::path(path).filename().string(), '-')) {
+    if (part.empty() || part.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::ifstream stream("/proc/" + part + "/stat");
+    std::string line;
+    std::getline(stream, line);
+    const auto name_end = line.rfind(')');  // "<pid> (<name>) <state> ..."
+    if (name_end != std::string::npos && line.size() > name_end + 2 && line[name_end + 2] != 'Z') return true;
+  }
+  return false;
 }
 
 /// "<mount point> <source>" of each mount that could be ours.

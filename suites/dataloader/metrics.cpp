@@ -31,7 +31,7 @@ constexpr MetricInfo table[] = {
     {"step_seconds", Unit::seconds, "median time from one delivery to the next within an epoch"},
     {"load_seconds", Unit::seconds, "median time to make one batch, wherever it was made"},
     {"device_seconds", Unit::seconds, "median time of one training step on the device"},
-    {"step_over_longest", Unit::ratio, "median time from delivery to delivery over the longer of load and device: above 1 they ran in turn"},
+    {"step_over_longest", Unit::ratio, "median time from delivery to delivery over the longer of load and device, at least 1: above 1 they ran in turn"},
     {"data_wait_fraction", Unit::fraction, "time the consumer was blocked for a batch over the time in epochs"},
     {"longest_wait_seconds", Unit::seconds, "longest single wait for a batch"},
     {"consumer_load_fraction", Unit::fraction, "batches that the consumer's own thread made, over all that were begun"},
@@ -213,7 +213,7 @@ void pace(Timeline& timeline, Sheet& sheet) {
     for (const auto name : {"step_seconds", "step_over_longest"}) sheet.without(name, "fewer than two batches were delivered in an epoch");
   } else {
     sheet.number("step_seconds", middle(steps));
-    sheet.number("step_over_longest", middle(steps) / std::max(middle(loads), device.empty() ? 0 : middle(device)));
+    sheet.number("step_over_longest", std::max(1.0, middle(steps) / std::max(middle(loads), device.empty() ? 0 : middle(device))));
   }
   if (loads.empty()) {
     sheet.without("load_seconds", "no batch was finished");
