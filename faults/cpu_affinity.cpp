@@ -41,7 +41,8 @@ class Mask {
 
 std::vector<int> mask_of(int pid) {
   Mask mask;
-  if (sched_getaffinity(pid, mask.bytes(), mask.get()) != 0) throw system_error("read the CPU mask of process", std::to_string(pid), errno);
+  if (sched_getaffinity(pid, mask.bytes(), mask.get()) != 0)
+    throw system_error("read the CPU mask of process", std::to_string(pid), errno);
   return mask.list();
 }
 
@@ -74,7 +75,8 @@ std::vector<int> mask_in_child() {
   close(ends[1]);
   std::vector<int> answer(8193);
   std::size_t filled = 0;
-  for (ssize_t count; (count = read(ends[0], reinterpret_cast<char*>(answer.data()) + filled, answer.size() * sizeof(int) - filled)) > 0;)
+  for (ssize_t count;
+       (count = read(ends[0], reinterpret_cast<char*>(answer.data()) + filled, answer.size() * sizeof(int) - filled)) > 0;)
     filled += static_cast<std::size_t>(count);
   close(ends[0]);
   waitpid(child, nullptr, 0);
@@ -112,9 +114,11 @@ class Affinity : public Fault {
 
   std::vector<Evidence> probe(const Victim&, bool) override {
     const std::vector<int> inherited = mask_in_child();
-    return {{Phase::observed, "mask of a child started now, and that it ran within it", to_json(inherited), to_json(wanted_), inherited == wanted_},
-            {Phase::observed, "control probe: mask of the watching process, outside the fault", to_json(mask_of(getppid() > 0 ? getppid() : 0)), to_json(before_),
-             mask_of(getppid() > 0 ? getppid() : 0) == before_}};
+    return {
+        {Phase::observed, "mask of a child started now, and that it ran within it", to_json(inherited), to_json(wanted_),
+         inherited == wanted_},
+        {Phase::observed, "control probe: mask of the watching process, outside the fault",
+         to_json(mask_of(getppid() > 0 ? getppid() : 0)), to_json(before_), mask_of(getppid() > 0 ? getppid() : 0) == before_}};
   }
 
   std::vector<Evidence> recover(const Victim& victim) override {

@@ -68,17 +68,21 @@ class SharedMemorySize : public Fault {
     const std::uint64_t more_than_size = size_ + 4096;
     const int error = try_to_reserve(more_than_size);
     if (armed) {
-      evidence.push_back({Phase::observed, "reserve one page more than the size in /dev/shm", Json(std::strerror(error)), Json(std::strerror(ENOSPC)), error == ENOSPC});
+      evidence.push_back({Phase::observed, "reserve one page more than the size in /dev/shm", Json(std::strerror(error)),
+                          Json(std::strerror(ENOSPC)), error == ENOSPC});
       const int within = try_to_reserve(size_ / 2);
-      evidence.push_back({Phase::observed, "control probe: reserve half of it in /dev/shm", Json(std::strerror(within)), Json(std::strerror(0)), within == 0});
+      evidence.push_back({Phase::observed, "control probe: reserve half of it in /dev/shm", Json(std::strerror(within)),
+                          Json(std::strerror(0)), within == 0});
     } else {
-      evidence.push_back({Phase::observed, "disarmed: the same reservation fits in /dev/shm", Json(std::strerror(error)), Json(std::strerror(0)), error == 0});
+      evidence.push_back({Phase::observed, "disarmed: the same reservation fits in /dev/shm", Json(std::strerror(error)),
+                          Json(std::strerror(0)), error == 0});
     }
     // A path without the fault: memory of the kernel's own tmpfs, which this mount does not bound.
     const int elsewhere = memfd_create("misfire-probe", MFD_CLOEXEC);
     const int other = elsewhere < 0 ? errno : posix_fallocate(elsewhere, 0, static_cast<off_t>(more_than_size));
     if (elsewhere >= 0) close(elsewhere);
-    evidence.push_back({Phase::observed, "control probe: the same reservation outside /dev/shm (memfd)", Json(std::strerror(other)), Json(std::strerror(0)), other == 0});
+    evidence.push_back({Phase::observed, "control probe: the same reservation outside /dev/shm (memfd)",
+                        Json(std::strerror(other)), Json(std::strerror(0)), other == 0});
     return evidence;
   }
 
@@ -92,7 +96,8 @@ class SharedMemorySize : public Fault {
     const std::uint64_t now = total_bytes();
     const int error = try_to_reserve(size_ + 4096);
     return {{Phase::recovery_proved, "statvfs(/dev/shm) total bytes", Json(now), Json(before_), now == before_},
-            {Phase::recovery_proved, "reserve one page more than the size in /dev/shm", Json(std::strerror(error)), Json(std::strerror(0)), error == 0}};
+            {Phase::recovery_proved, "reserve one page more than the size in /dev/shm", Json(std::strerror(error)),
+             Json(std::strerror(0)), error == 0}};
   }
 
  private:

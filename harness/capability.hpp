@@ -8,7 +8,8 @@ namespace misfire {
 
 /// Something a failure needs and a machine may lack. Probed by trying the operation, lazily, once per process.
 struct Capability {
-  std::string_view name;     ///< "userns", "gpu", "cuda_toolkit", "root", "fuse", "two_cpus", "two_numa_nodes", "memory_cgroup", "mpi", "fio", "perf_event", "photographs"
+  std::string_view name;  ///< "userns", "gpu", "cuda_toolkit", "root", "fuse", "two_cpus", "two_numa_nodes", "memory_cgroup",
+                          ///< "mpi", "fio", "perf_event", "photographs"
   bool present = false;
   std::string reason;        ///< what was tried and what came back; never empty
   std::string remedy;        ///< how to get it: package, sysctl, AppArmor profile, securityContext; empty when present

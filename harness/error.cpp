@@ -11,8 +11,10 @@ Exit exit_for(ErrorCode code) noexcept {
   switch (code) {
     case ErrorCode::usage:
     case ErrorCode::invalid_input:
-    case ErrorCode::not_found: return Exit::usage;
-    default: return Exit::internal;
+    case ErrorCode::not_found:
+      return Exit::usage;
+    default:
+      return Exit::internal;
   }
 }
 
@@ -21,14 +23,23 @@ Error system_error(std::string_view action, std::string_view subject, int errno_
   switch (errno_value) {
     case EACCES:
     case EPERM:
-    case EROFS: code = ErrorCode::permission; break;
+    case EROFS:
+      code = ErrorCode::permission;
+      break;
     case ENOSPC:
-    case EDQUOT: code = ErrorCode::no_space; break;
+    case EDQUOT:
+      code = ErrorCode::no_space;
+      break;
     case ENOENT:
-    case ENOTDIR: code = ErrorCode::not_found; break;
+    case ENOTDIR:
+      code = ErrorCode::not_found;
+      break;
     case ENOSYS:
-    case EOPNOTSUPP: code = ErrorCode::unsupported; break;
-    default: break;
+    case EOPNOTSUPP:
+      code = ErrorCode::unsupported;
+      break;
+    default:
+      break;
   }
   std::string message(action);
   if (!subject.empty()) message.append(" '").append(subject).append("'");

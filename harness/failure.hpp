@@ -39,7 +39,7 @@ struct Condition {
   bool optional = false;     ///< when not measurable here the verdict is partial instead of not measurable
   std::string why;           ///< one sentence: what it distinguishes
   int line = 0;
-  Unit unit = Unit::none;    ///< of the metric
+  Unit unit = Unit::none;  ///< of the metric
   bool ratio() const noexcept { return test == Test::ratio_at_least || test == Test::ratio_at_most; }
   /// "shm_used_fraction >= 0.95", "step_seconds / control >= 1.5"
   std::string describe() const;
@@ -53,17 +53,17 @@ std::string value_text(double value, Unit unit);
 /// Something present in an arm, and the conditions over independently observed metrics that prove it was.
 struct Ingredient {
   std::vector<InjectionSpec> inject;
-  Json workload = Json::object();    ///< options
-  std::vector<Condition> evidence;   ///< must hold wherever the ingredient is present
+  Json workload = Json::object();   ///< options
+  std::vector<Condition> evidence;  ///< must hold wherever the ingredient is present
   bool empty() const { return inject.empty() && workload.as_object().empty(); }
 };
 
 struct Arm {
   std::string name;
   Role role = Role::control;
-  bool expect_present = false;       ///< whether the signature must hold
-  std::vector<InjectionSpec> inject; ///< added to, or replacing by fault name, those of the ingredients
-  Json workload = Json::object();    ///< wins over the ingredients' options
+  bool expect_present = false;        ///< whether the signature must hold
+  std::vector<InjectionSpec> inject;  ///< added to, or replacing by fault name, those of the ingredients
+  Json workload = Json::object();     ///< wins over the ingredients' options
   std::string summary;
   int line = 0;
 };
@@ -93,14 +93,14 @@ struct Failure {
   std::string workload_name;
   Json workload = Json::object();  ///< options common to all arms
   Ingredient condition, misuse;
-  std::vector<Arm> arms;           ///< at least one control, faulty and remedied
+  std::vector<Arm> arms;  ///< at least one control, faulty and remedied
   std::optional<Dose> dose;
   std::vector<Condition> signature;
-  std::string recovery_metric;     ///< harm that the remedy brings back to the control, at least `recovery_fraction` of the way
+  std::string recovery_metric;  ///< harm that the remedy brings back to the control, at least `recovery_fraction` of the way
   double recovery_fraction = 0.8;
-  bool invariant = false;          ///< one trial an arm decides
-  int blocks = 5;                  ///< interleaved blocks otherwise
-  Duration deadline{};             ///< of one trial
+  bool invariant = false;  ///< one trial an arm decides
+  int blocks = 5;          ///< interleaved blocks otherwise
+  Duration deadline{};     ///< of one trial
   std::vector<Implication> implies;
 
   const Arm& arm(std::string_view name) const;  ///< @throws Error{not_found} with the nearest name

@@ -10,16 +10,23 @@ namespace misfire {
 
 std::string_view phase_name(Phase phase) noexcept {
   switch (phase) {
-    case Phase::armed: return "armed";
-    case Phase::fired: return "fired";
-    case Phase::observed: return "observed";
-    case Phase::recovered: return "recovered";
-    case Phase::recovery_proved: return "recovery_proved";
+    case Phase::armed:
+      return "armed";
+    case Phase::fired:
+      return "fired";
+    case Phase::observed:
+      return "observed";
+    case Phase::recovered:
+      return "recovered";
+    case Phase::recovery_proved:
+      return "recovery_proved";
   }
   return "unknown";
 }
 
-Injection::Injection(std::unique_ptr<Fault> fault, bool armed) : fault_(std::move(fault)), armed_(armed) { MISFIRE_ASSERT(fault_); }
+Injection::Injection(std::unique_ptr<Fault> fault, bool armed) : fault_(std::move(fault)), armed_(armed) {
+  MISFIRE_ASSERT(fault_);
+}
 
 void Injection::append(std::vector<Evidence> evidence) {
   evidence_.insert(evidence_.end(), std::make_move_iterator(evidence.begin()), std::make_move_iterator(evidence.end()));
@@ -57,7 +64,8 @@ bool Injection::proved() const noexcept {
 Json Injection::to_json() const {
   Json list = Json::array();
   for (const Evidence& e : evidence_)
-    list.push_back(Json::object({{"phase", phase_name(e.phase)}, {"what", e.what}, {"value", e.value}, {"expected", e.expected}, {"holds", e.holds}}));
+    list.push_back(Json::object(
+        {{"phase", phase_name(e.phase)}, {"what", e.what}, {"value", e.value}, {"expected", e.expected}, {"holds", e.holds}}));
   return Json::object({{"fault", fault_->info().name},
                        {"armed", armed_},
                        {"proved", proved()},

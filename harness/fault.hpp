@@ -24,25 +24,25 @@ std::string_view phase_name(Phase phase) noexcept;
 /// One observation that supports a phase: a probe's result, a counter's difference, a wait status.
 struct Evidence {
   Phase phase;
-  std::string what;      ///< "statfs /dev/shm total", "write past the limit", "control probe: write to a private file"
-  Json value;            ///< what was seen
-  Json expected;         ///< what shows the phase
-  bool holds = false;    ///< whether what was seen is what was expected
+  std::string what;    ///< "statfs /dev/shm total", "write past the limit", "control probe: write to a private file"
+  Json value;          ///< what was seen
+  Json expected;       ///< what shows the phase
+  bool holds = false;  ///< whether what was seen is what was expected
 };
 
 /// What a fault says of itself; printed by `misfire faults` and in the record.
 struct FaultInfo {
-  std::string_view name;               ///< "mem.shm_size"
+  std::string_view name;  ///< "mem.shm_size"
   std::string_view summary;
-  std::string_view models;             ///< the real condition that it stands for
+  std::string_view models;  ///< the real condition that it stands for
   std::string_view does_not_model;
-  std::vector<std::string_view> needs; ///< capabilities
+  std::vector<std::string_view> needs;  ///< capabilities
 };
 
 /// Where a fault acts: only on processes, namespaces and directories of the trial.
 struct Victim {
-  int pid = 0;              ///< process whose surroundings are changed; the subject itself
-  std::string directory;    ///< the trial's private directory
+  int pid = 0;            ///< process whose surroundings are changed; the subject itself
+  std::string directory;  ///< the trial's private directory
   Seed seed{0};
 };
 

@@ -77,7 +77,8 @@ std::string current_text(const Option& option) {
 
 // "1 or more", "at most 5", "0 to 1", or "" without bounds.
 std::string range_text(const Option& option) {
-  if (std::holds_alternative<std::string*>(option.target) || std::holds_alternative<std::vector<std::string>*>(option.target)) return "";
+  if (std::holds_alternative<std::string*>(option.target) || std::holds_alternative<std::vector<std::string>*>(option.target))
+    return "";
   const bool low = option.min > std::numeric_limits<double>::lowest(), high = option.max < std::numeric_limits<double>::max();
   if (low && high) return amount_text(option, option.min) + " to " + amount_text(option, option.max);
   if (low) return amount_text(option, option.min) + " or more";

@@ -12,12 +12,15 @@
 namespace misfire {
 
 /// One option, declared once: command line, JSON key, environment variable, --help, man page, completion, validation,
-/// schema and record all come from it. It points at the variable that it sets; the variable's value at declaration is the default.
+/// schema and record all come from it. It points at the variable that it sets; the variable's value at declaration is the
+/// default.
 struct Option {
   /// Where the value goes. A std::string with `choices` is an enumeration; a vector collects repeated uses.
-  using Target = std::variant<bool*, int*, std::int64_t*, std::uint64_t*, double*, Duration*, std::string*, std::vector<std::string>*>;
+  using Target =
+      std::variant<bool*, int*, std::int64_t*, std::uint64_t*, double*, Duration*, std::string*, std::vector<std::string>*>;
 
-  std::string_view name;  ///< snake_case: "--prefetch_factor" and "--prefetch-factor" on the command line, "prefetch_factor" in JSON
+  std::string_view
+      name;  ///< snake_case: "--prefetch_factor" and "--prefetch-factor" on the command line, "prefetch_factor" in JSON
   Target target;
   std::string_view help;
   Unit unit = Unit::none;  ///< bytes: size suffixes are read; Duration targets read duration suffixes

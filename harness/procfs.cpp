@@ -24,7 +24,8 @@ std::string slurp(const std::string& path) {
   const int descriptor = open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (descriptor < 0) return text;
   char buffer[16384];
-  for (ssize_t count; (count = read(descriptor, buffer, sizeof buffer)) > 0;) text.append(buffer, static_cast<std::size_t>(count));
+  for (ssize_t count; (count = read(descriptor, buffer, sizeof buffer)) > 0;)
+    text.append(buffer, static_cast<std::size_t>(count));
   close(descriptor);
   return text;
 }
@@ -107,7 +108,8 @@ void read_status(const std::string& base, ProcessSnapshot& process) {
   for_each_line(text, [&](std::string_view line) {
     if (line.starts_with("Cpus_allowed_list:\t")) process.cpus_allowed = parse_cpu_list(line.substr(19));
     if (line.starts_with("Mems_allowed_list:\t")) process.mems_allowed = parse_cpu_list(line.substr(19));
-    if (line.starts_with("voluntary_ctxt_switches:")) process.voluntary_switches = static_cast<std::int64_t>(number_after(line, "voluntary_ctxt_switches:"));
+    if (line.starts_with("voluntary_ctxt_switches:"))
+      process.voluntary_switches = static_cast<std::int64_t>(number_after(line, "voluntary_ctxt_switches:"));
     if (line.starts_with("nonvoluntary_ctxt_switches:"))
       process.involuntary_switches = static_cast<std::int64_t>(number_after(line, "nonvoluntary_ctxt_switches:"));
   });

@@ -20,7 +20,8 @@ int open_record(const std::string& path, int flags) {
 RecordWriter::RecordWriter(std::string path, int descriptor) : path_(std::move(path)), descriptor_(descriptor) {}
 RecordWriter RecordWriter::create(const std::string& path) { return RecordWriter(path, open_record(path, O_TRUNC)); }
 RecordWriter RecordWriter::append(const std::string& path) { return RecordWriter(path, open_record(path, 0)); }
-RecordWriter::RecordWriter(RecordWriter&& other) noexcept : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
+RecordWriter::RecordWriter(RecordWriter&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
 RecordWriter& RecordWriter::operator=(RecordWriter&& other) noexcept {
   std::swap(path_, other.path_);
   std::swap(descriptor_, other.descriptor_);
@@ -37,7 +38,8 @@ void RecordWriter::write(std::string_view type, Json line) {
   const ssize_t written = ::write(descriptor_, text.data(), text.size());
   if (written < 0) throw system_error("write the record", path_, errno);
   if (static_cast<std::size_t>(written) != text.size())
-    throw Error(ErrorCode::no_space, "write the record '" + path_ + "': only part of a line fitted; free space on that file system");
+    throw Error(ErrorCode::no_space,
+                "write the record '" + path_ + "': only part of a line fitted; free space on that file system");
 }
 
 void RecordWriter::sync() {

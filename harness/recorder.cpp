@@ -33,7 +33,8 @@ MappingHeader& mapping_header(std::byte* base) { return *reinterpret_cast<Mappin
 }  // namespace
 
 std::size_t Recorder::mapping_bytes(Shape shape) noexcept {
-  return headers_bytes(shape.lanes) + static_cast<std::size_t>(shape.lanes) * align_page(shape.events_per_lane * sizeof(RawEvent));
+  return headers_bytes(shape.lanes) +
+         static_cast<std::size_t>(shape.lanes) * align_page(shape.events_per_lane * sizeof(RawEvent));
 }
 
 Recorder Recorder::create(std::span<std::byte> memory, Shape shape) {
@@ -89,17 +90,20 @@ Lane Recorder::claim_lane() noexcept {
   return Lane(lane, events, mapping.events_per_lane - 1);
 }
 
-std::uint64_t Recorder::lanes_refused() const noexcept { return base_ ? mapping_header(base_).refused.load(std::memory_order_relaxed) : 0; }
+std::uint64_t Recorder::lanes_refused() const noexcept {
+  return base_ ? mapping_header(base_).refused.load(std::memory_order_relaxed) : 0;
+}
 
 std::uint32_t Recorder::lanes() const noexcept { return base_ ? mapping_header(base_).lanes : 0; }
 
 Recorder::LaneInfo Recorder::lane(std::uint32_t index) const noexcept {
   const LaneHeader* lane = header(index);
-  return {lane->pid.load(std::memory_order_acquire), lane->tid.load(std::memory_order_relaxed), lane->head.load(std::memory_order_acquire),
-          lane->dropped.load(std::memory_order_relaxed)};
+  return {lane->pid.load(std::memory_order_acquire), lane->tid.load(std::memory_order_relaxed),
+          lane->head.load(std::memory_order_acquire), lane->dropped.load(std::memory_order_relaxed)};
 }
 
-std::uint64_t Recorder::peek(std::uint32_t index, std::span<const RawEvent>& first, std::span<const RawEvent>& second) const noexcept {
+std::uint64_t Recorder::peek(std::uint32_t index, std::span<const RawEvent>& first,
+                             std::span<const RawEvent>& second) const noexcept {
   const MappingHeader& mapping = mapping_header(base_);
   LaneHeader* lane = header(index);
   const std::uint64_t size = mapping.events_per_lane;

@@ -35,7 +35,7 @@ struct RawEvent {
   std::uint64_t word;       ///< raw_ticks() if stamped, else the bits of a double
   std::uint16_t site_kind;  ///< site id << 2 | kind
   std::uint16_t reserved;
-  std::uint32_t tag;        ///< what it is about (batch or sample number); free for the site to define
+  std::uint32_t tag;  ///< what it is about (batch or sample number); free for the site to define
 };
 static_assert(sizeof(RawEvent) == 16);
 
@@ -50,8 +50,8 @@ struct LaneHeader {
 
 /// A thread's own ring: single producer, never blocks, counts what it drops. Obtain one with Recorder::claim_lane().
 ///
-/// A default-constructed Lane swallows everything (recording off). After fork a child must claim its own lane. It cannot be copied:
-/// two copies would write over each other.
+/// A default-constructed Lane swallows everything (recording off). After fork a child must claim its own lane. It cannot be
+/// copied: two copies would write over each other.
 class Lane {
  public:
   Lane() = default;
@@ -123,7 +123,8 @@ class Recorder {
   static Recorder attach(std::span<std::byte> memory);
   Recorder() = default;
 
-  /// Claims a free lane for the calling thread and touches its pages. When none is left the Lane swallows, and lanes_refused() counts it.
+  /// Claims a free lane for the calling thread and touches its pages. When none is left the Lane swallows, and lanes_refused()
+  /// counts it.
   Lane claim_lane() noexcept;
   std::uint64_t lanes_refused() const noexcept;
   std::uint32_t lanes() const noexcept;

@@ -19,7 +19,8 @@ class WatchedSubject : public Subject {
   WatchedSubject(const SubjectSetup& setup, const TrialPlan& plan, std::span<const FaultEntry> faults)
       : setup_(setup), recorder_(setup.recorder), victim_{static_cast<int>(getpid()), setup.directory, setup.seed} {
     for (const auto& planned : plan.injections) {
-      const auto entry = std::find_if(faults.begin(), faults.end(), [&](const FaultEntry& known) { return known.name == planned.spec.fault; });
+      const auto entry =
+          std::find_if(faults.begin(), faults.end(), [&](const FaultEntry& known) { return known.name == planned.spec.fault; });
       if (entry == faults.end()) throw Error(ErrorCode::not_found, "no fault is named '" + planned.spec.fault + "'");
       auto fault = entry->make();
       fault->options().set(planned.spec.options);
@@ -37,9 +38,12 @@ class WatchedSubject : public Subject {
     wait_for_answer();
   }
   void watch_region(std::string_view name, const void* address, std::size_t bytes) override {
-    send(Json::object({{"m", message::region}, {"name", name}, {"address", reinterpret_cast<std::uintptr_t>(address)}, {"bytes", bytes}}));
+    send(Json::object(
+        {{"m", message::region}, {"name", name}, {"address", reinterpret_cast<std::uintptr_t>(address)}, {"bytes", bytes}}));
   }
-  void note(std::string_view name, Json value) override { send(Json::object({{"m", message::note}, {"name", name}, {"value", std::move(value)}})); }
+  void note(std::string_view name, Json value) override {
+    send(Json::object({{"m", message::note}, {"name", name}, {"value", std::move(value)}}));
+  }
   void failed(std::string_view failure, std::string_view what) override {
     if (!std::exchange(failed_, true)) send(Json::object({{"m", message::failed}, {"failure", failure}, {"what", what}}));
   }

@@ -28,8 +28,8 @@ int run_subject(const SubjectSetup& setup, Workload& workload, const TrialPlan& 
 /// Messages from subject to witness: one JSON object a datagram, "m" says what it is. The witness answers `look` and
 /// `start_run` with one byte.
 namespace message {
-inline constexpr std::string_view look = "look", region = "region", note = "note", failed = "failed", error = "error", start_run = "start_run",
-                                  end_run = "end_run", injection = "injection";
+inline constexpr std::string_view look = "look", region = "region", note = "note", failed = "failed", error = "error",
+                                  start_run = "start_run", end_run = "end_run", injection = "injection";
 }
 
 }  // namespace misfire

@@ -26,7 +26,9 @@ std::optional<Json> dose_of(const std::string& text) {
   if (text.empty()) return std::nullopt;
   char* end = nullptr;
   const double number = std::strtod(text.c_str(), &end);
-  if (end && *end == '\0') return number == static_cast<double>(static_cast<std::int64_t>(number)) ? Json(static_cast<std::int64_t>(number)) : Json(number);
+  if (end && *end == '\0')
+    return number == static_cast<double>(static_cast<std::int64_t>(number)) ? Json(static_cast<std::int64_t>(number))
+                                                                            : Json(number);
   if (text == "true" || text == "false") return Json(text == "true");
   return Json(text);
 }
@@ -34,22 +36,29 @@ std::optional<Json> dose_of(const std::string& text) {
 }  // namespace
 
 OptionTable TrialOptions::table() {
-  return OptionTable("", {
-                             {"failure", &failure, "failure to run a trial of: a shipped name, or a file", Unit::text, 0, 0, {}, "NAME|FILE"},
-                             {"arm", &arm, "arm of that failure", Unit::text, 0, 0, {}, "NAME"},
-                             {"dose", &dose, "dose instead of the file's own", Unit::text, 0, 0, {}, "VALUE"},
-                             {"sabotage", &sabotage, "leave out what the file says is there, to check the verdict", Unit::text, 0, 0, {"none", "condition", "misuse"}},
-                             {"seed", &seed, "64-bit seed", Unit::count, 0, 1.8446744073709552e19},
-                             {"record", &record, "file to write the record to", Unit::text, 0, 0, {}, "FILE"},
-                             {"deadline", &deadline, "end the trial after this long; 0: what the failure file says", Unit::seconds, 0, 1e6},
-                             {"block", &block, "number of the block, for the record", Unit::count, 0, 1e6},
-                             {"data", &data, "directory of prepared data", Unit::text, 0, 0, {}, "DIR"},
-                             {"raw", &raw, "also write the raw events to <record>.raw"},
-                         });
+  return OptionTable(
+      "", {
+              {"failure", &failure, "failure to run a trial of: a shipped name, or a file", Unit::text, 0, 0, {}, "NAME|FILE"},
+              {"arm", &arm, "arm of that failure", Unit::text, 0, 0, {}, "NAME"},
+              {"dose", &dose, "dose instead of the file's own", Unit::text, 0, 0, {}, "VALUE"},
+              {"sabotage",
+               &sabotage,
+               "leave out what the file says is there, to check the verdict",
+               Unit::text,
+               0,
+               0,
+               {"none", "condition", "misuse"}},
+              {"seed", &seed, "64-bit seed", Unit::count, 0, 1.8446744073709552e19},
+              {"record", &record, "file to write the record to", Unit::text, 0, 0, {}, "FILE"},
+              {"deadline", &deadline, "end the trial after this long; 0: what the failure file says", Unit::seconds, 0, 1e6},
+              {"block", &block, "number of the block, for the record", Unit::count, 0, 1e6},
+              {"data", &data, "directory of prepared data", Unit::text, 0, 0, {}, "DIR"},
+              {"raw", &raw, "also write the raw events to <record>.raw"},
+          });
 }
 
-Exit run_planned_trial(const Scenario& scenario, std::span<const FaultEntry> faults, const TrialPlan& plan, const TrialOptions& options,
-                       const Json& header) {
+Exit run_planned_trial(const Scenario& scenario, std::span<const FaultEntry> faults, const TrialPlan& plan,
+                       const TrialOptions& options, const Json& header) {
   if (options.record.empty()) throw Error(ErrorCode::usage, "a trial needs --record FILE");
   TrialOptions absolute = options;  // the witness changes its directory
   absolute.record = std::filesystem::absolute(options.record).string();
@@ -71,7 +80,13 @@ Exit run_planned_trial(const Scenario& scenario, std::span<const FaultEntry> fau
   line.set("block", options.block);
   line.set("has_condition", plan.has_condition);
   line.set("has_misuse", plan.has_misuse);
-  WitnessSetup setup{scenario, faults, plan, absolute, *workload, std::move(line), capture_environment({options.data.empty() ? "." : options.data, "/dev/shm"}),
+  WitnessSetup setup{scenario,
+                     faults,
+                     plan,
+                     absolute,
+                     *workload,
+                     std::move(line),
+                     capture_environment({options.data.empty() ? "." : options.data, "/dev/shm"}),
                      options.deadline > Duration::zero() ? options.deadline : std::chrono::seconds(60)};
   const int code = run_contained([&](const Contained& contained) {
     try {
@@ -88,11 +103,13 @@ Exit run_planned_trial(const Scenario& scenario, std::span<const FaultEntry> fau
   return static_cast<Exit>(code);
 }
 
-Exit run_trial(const Scenario& scenario, std::span<const FaultEntry> faults, const Vocabulary& vocabulary, const TrialOptions& options) {
+Exit run_trial(const Scenario& scenario, std::span<const FaultEntry> faults, const Vocabulary& vocabulary,
+               const TrialOptions& options) {
   const Failure failure = find_failure(options.failure, vocabulary);
   const Arm& arm = failure.arm(options.arm);
-  std::vector<std::string> replay{self_executable(), "--failure", options.failure, "--arm", arm.name, "--seed", std::to_string(options.seed),
-                                  "--record", options.record};
+  std::vector<std::string> replay{
+      self_executable(), "--failure",   options.failure, "--arm", arm.name, "--seed", std::to_string(options.seed),
+      "--record",        options.record};
   const auto also = [&](const char* flag, const std::string& value) {
     if (value.empty()) return;
     replay.emplace_back(flag);

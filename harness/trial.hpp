@@ -37,8 +37,8 @@ struct ProcessSnapshot {
   double cpu_seconds = 0;
   int threads = 0;
   std::uint64_t minor_faults = 0;
-  double start_seconds = 0;            ///< start time on the boot clock: (pid, start) names a process
-  std::uint64_t rss_bytes = 0;         ///< the following five only in a Look, else 0
+  double start_seconds = 0;     ///< start time on the boot clock: (pid, start) names a process
+  std::uint64_t rss_bytes = 0;  ///< the following five only in a Look, else 0
   std::uint64_t pss_bytes = 0;
   std::uint64_t private_dirty_bytes = 0;
   struct Region {
@@ -46,13 +46,13 @@ struct ProcessSnapshot {
     std::uint64_t rss_bytes = 0, private_dirty_bytes = 0;
     std::vector<std::uint64_t> pages_by_node = {};  ///< from numa_maps; empty when it cannot be read
   };
-  std::vector<Region> regions;         ///< of the regions the subject asked to watch
+  std::vector<Region> regions;  ///< of the regions the subject asked to watch
 };
 
 /// What the witness saw at one moment.
 struct Observation {
   std::int64_t monotonic_ns = 0;
-  std::string label;                   ///< empty: periodic; else the subject's label of a Look
+  std::string label;  ///< empty: periodic; else the subject's label of a Look
   std::uint32_t tag = 0;
   std::uint64_t shm_total_bytes = 0, shm_used_bytes = 0;  ///< of the trial's /dev/shm
   std::vector<ProcessSnapshot> processes;                 ///< subject and its descendants, not the witness
@@ -64,27 +64,27 @@ struct Event {
   std::uint16_t site = 0;
   EventKind kind = EventKind::mark;
   std::uint32_t tag = 0;
-  double value = 0;               ///< samples only
+  double value = 0;  ///< samples only
   std::int32_t pid = 0, tid = 0;
 };
 
 /// How the subject ended.
 struct Outcome {
-  std::string kind;         ///< "ok", "failed" (the workload reported a failure), "signal", "timeout", "memory_limit", "error" (ours)
-  std::string what;         ///< one line for people; for "failed" the workload's own message
-  std::string failure;      ///< for "failed": the workload's word for it ("worker_killed", "no_space", ...)
+  std::string kind;     ///< "ok", "failed" (the workload reported a failure), "signal", "timeout", "memory_limit", "error" (ours)
+  std::string what;     ///< one line for people; for "failed" the workload's own message
+  std::string failure;  ///< for "failed": the workload's word for it ("worker_killed", "no_space", ...)
   int exit_code = 0, signal = 0;
   bool core = false;
-  Duration elapsed{};       ///< of the run phase
+  Duration elapsed{};  ///< of the run phase
 };
 
 /// Everything the witness has, handed to the workload's analysis.
 struct Trace {
-  std::vector<Event> events;            ///< by time
+  std::vector<Event> events;  ///< by time
   std::vector<Observation> observations;
   std::vector<std::pair<std::string, Json>> notes;  ///< facts the subject told (Subject::note)
   Outcome outcome;
-  Json workload;                        ///< options in force
+  Json workload;  ///< options in force
   int subject_pid = 0;
   std::uint64_t dropped_events = 0;
 };
@@ -113,7 +113,8 @@ class Subject {
   virtual int recorder_descriptor() const = 0;
 };
 
-/// A measured activity. Order of calls: options() and its values set; prepare() and run() in the subject; analyse() in the witness.
+/// A measured activity. Order of calls: options() and its values set; prepare() and run() in the subject; analyse() in the
+/// witness.
 class Workload {
  public:
   virtual ~Workload() = default;
@@ -139,26 +140,27 @@ struct Scenario {
 
 /// What one trial is launched with. Its option table is the command line of every scenario executable.
 struct TrialOptions {
-  std::string failure;            ///< name or path
+  std::string failure;  ///< name or path
   std::string arm = "faulty";
-  std::string dose;               ///< empty: the file's own
+  std::string dose;  ///< empty: the file's own
   std::string sabotage = "none";
   std::uint64_t seed = 0;
-  std::string record;             ///< file to write
-  Duration deadline{};            ///< 0: the failure file's
+  std::string record;   ///< file to write
+  Duration deadline{};  ///< 0: the failure file's
   int block = 0;
-  std::string data;               ///< directory for prepared data shared by trials (made by the driver beforehand)
-  bool raw = true;                ///< also write the raw events to <record>.raw
+  std::string data;  ///< directory for prepared data shared by trials (made by the driver beforehand)
+  bool raw = true;   ///< also write the raw events to <record>.raw
   OptionTable table();
 };
 
 /// Runs one trial to its end: makes the process tree, runs the subject, writes the record, removes everything.
 /// @return success when a record with an outcome was written (whatever the outcome), skipped with the reason on standard
 ///         error when a capability is missing, internal when we failed
-Exit run_trial(const Scenario& scenario, std::span<const FaultEntry> faults, const Vocabulary& vocabulary, const TrialOptions& options);
+Exit run_trial(const Scenario& scenario, std::span<const FaultEntry> faults, const Vocabulary& vocabulary,
+               const TrialOptions& options);
 
 /// The same for a plan that comes from elsewhere (a healthy case, a test). @param header more members of the "trial" line
-Exit run_planned_trial(const Scenario& scenario, std::span<const FaultEntry> faults, const TrialPlan& plan, const TrialOptions& options,
-                       const Json& header = Json::object());
+Exit run_planned_trial(const Scenario& scenario, std::span<const FaultEntry> faults, const TrialPlan& plan,
+                       const TrialOptions& options, const Json& header = Json::object());
 
 }  // namespace misfire

@@ -11,13 +11,13 @@ using Duration = std::chrono::nanoseconds;
 
 /// The unit of an option, a metric or a sample. In records and JSON a number is always in the unit's base form.
 enum class Unit {
-  none,               ///< a pure number
-  text,               ///< not a number
-  count,              ///< things
-  bytes,              ///< bytes
-  seconds,            ///< seconds
-  fraction,           ///< 0 to 1
-  ratio,              ///< one quantity over another of the same unit
+  none,      ///< a pure number
+  text,      ///< not a number
+  count,     ///< things
+  bytes,     ///< bytes
+  seconds,   ///< seconds
+  fraction,  ///< 0 to 1
+  ratio,     ///< one quantity over another of the same unit
   bytes_per_second,
   images_per_second,
 };

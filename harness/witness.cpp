@@ -157,7 +157,8 @@ class Witness {
         clock_.add(ClockAnchor::take());
         next_anchor += anchor_interval_ns;
       }
-      const std::int64_t wait_ns = std::max<std::int64_t>(0, std::min(next_look, timed_out_ ? next_look : deadline) - monotonic_ns());
+      const std::int64_t wait_ns =
+          std::max<std::int64_t>(0, std::min(next_look, timed_out_ ? next_look : deadline) - monotonic_ns());
       pollfd polled[2] = {{socket_, POLLIN, 0}, {subject_fd, POLLIN, 0}};
       poll(polled, 2, static_cast<int>(wait_ns / 1'000'000 + 1));
       if (polled[0].revents & POLLIN) read_messages();
@@ -245,7 +246,8 @@ class Witness {
 
   void drain() {
     for (std::uint32_t lane = 0; lane < recorder_.lanes(); ++lane)
-      recorder_.drain(lane, [&](std::span<const RawEvent> events) { raw_[lane].insert(raw_[lane].end(), events.begin(), events.end()); });
+      recorder_.drain(
+          lane, [&](std::span<const RawEvent> events) { raw_[lane].insert(raw_[lane].end(), events.begin(), events.end()); });
   }
 
   void conclude() {
@@ -259,8 +261,8 @@ class Witness {
       outcome_.core = WCOREDUMP(status_);
       const bool oom = outcome_.signal == SIGKILL && oom_before_ && oom_after && *oom_after > *oom_before_;
       outcome_.kind = oom ? "memory_limit" : "signal";
-      outcome_.what = std::string("killed by signal ") + std::to_string(outcome_.signal) + " (" + strsignal(outcome_.signal) + ")" +
-                      (oom ? ", and the memory controller counted a kill" : "");
+      outcome_.what = std::string("killed by signal ") + std::to_string(outcome_.signal) + " (" + strsignal(outcome_.signal) +
+                      ")" + (oom ? ", and the memory controller counted a kill" : "");
     } else {
       outcome_.exit_code = WEXITSTATUS(status_);
       if (outcome_.exit_code == subject_ok) {
@@ -299,10 +301,12 @@ class Witness {
         } else {
           event.monotonic_ns = last = clock_.to_ns(raw.word);
         }
-        if (run_start_ns_ > 0 && event.monotonic_ns >= run_start_ns_ && event.monotonic_ns <= run_end_ns_) trace.events.push_back(event);
+        if (run_start_ns_ > 0 && event.monotonic_ns >= run_start_ns_ && event.monotonic_ns <= run_end_ns_)
+          trace.events.push_back(event);
       }
     }
-    std::stable_sort(trace.events.begin(), trace.events.end(), [](const Event& a, const Event& b) { return a.monotonic_ns < b.monotonic_ns; });
+    std::stable_sort(trace.events.begin(), trace.events.end(),
+                     [](const Event& a, const Event& b) { return a.monotonic_ns < b.monotonic_ns; });
     return trace;
   }
 
@@ -323,7 +327,10 @@ class Witness {
     for (std::uint32_t lane = 0; lane < recorder_.lanes(); ++lane) {
       const Recorder::LaneInfo info = recorder_.lane(lane);
       if (info.pid != 0)
-        record_.write("lane", Json::object({{"lane", lane}, {"pid", info.pid}, {"tid", info.tid}, {"written", info.written}, {"dropped", info.dropped}}));
+        record_.write(
+            "lane",
+            Json::object(
+                {{"lane", lane}, {"pid", info.pid}, {"tid", info.tid}, {"written", info.written}, {"dropped", info.dropped}}));
     }
     for (const auto& [name, value] : notes_) record_.write("note", Json::object({{"name", name}, {"value", value}}));
 

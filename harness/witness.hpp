@@ -16,13 +16,14 @@ struct WitnessSetup {
   std::span<const FaultEntry> faults;
   const TrialPlan& plan;
   const TrialOptions& options;
-  Workload& workload;   ///< options set
-  Json header;          ///< members of the "trial" line that are known before
+  Workload& workload;  ///< options set
+  Json header;         ///< members of the "trial" line that are known before
   Json environment;
   Duration deadline;
 };
 
-/// Starts the subject, watches it to its end or the deadline, and writes the record. Runs as the first process of the containment.
+/// Starts the subject, watches it to its end or the deadline, and writes the record. Runs as the first process of the
+/// containment.
 /// @return exit code of the trial
 int run_witness(const WitnessSetup& setup, const Contained& contained, RecordWriter& record);
 

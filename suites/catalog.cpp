@@ -9,9 +9,9 @@
 
 namespace misfire {
 
-#define MISFIRE_SCENARIO(name)   \
-  namespace name {               \
-  const Scenario& scenario();    \
+#define MISFIRE_SCENARIO(name) \
+  namespace name {             \
+  const Scenario& scenario();  \
   }
 #include "suites/catalog.inc"
 #undef MISFIRE_SCENARIO
@@ -39,9 +39,9 @@ const Vocabulary& vocabulary() {
     Vocabulary result;
     for (const Scenario* known : scenarios()) {
       const Scenario& entry = *known;
-      result.scenarios.push_back({entry.name, entry.workloads, entry.metrics, [&entry](std::string_view workload, const Json& options) {
-                                    entry.make_workload(workload)->options().set(options);
-                                  }});
+      result.scenarios.push_back(
+          {entry.name, entry.workloads, entry.metrics,
+           [&entry](std::string_view workload, const Json& options) { entry.make_workload(workload)->options().set(options); }});
     }
     const auto faults = fault_catalog();
     result.faults.assign(faults.begin(), faults.end());

@@ -31,7 +31,9 @@ int passed_checks = 0;
 
 }  // namespace
 
-void add_test(const char* name, const char* file, int line, void (*function)()) { tests().push_back({name, file, line, function}); }
+void add_test(const char* name, const char* file, int line, void (*function)()) {
+  tests().push_back({name, file, line, function});
+}
 
 void report(bool passed, const char* file, int line, const std::string& what) {
   if (passed) {
@@ -96,7 +98,8 @@ int main(int argc, char** argv) {
       std::printf("FAILED   %s\n", test.name);
     }
   }
-  std::printf("%d tests, %d failed, %d skipped, %d checks (order seed %u)\n", run, failed, skipped, passed_checks + failed_checks, seed);
+  std::printf("%d tests, %d failed, %d skipped, %d checks (order seed %u)\n", run, failed, skipped, passed_checks + failed_checks,
+              seed);
   if (run == 0) {
     std::fprintf(stderr, "no test matches '%s'\n", std::string(filter).c_str());
     return 1;

@@ -45,16 +45,17 @@ void throws(const std::function<void()>& function, std::string_view needle, cons
 
 #define MISFIRE_JOIN2(a, b) a##b
 #define MISFIRE_JOIN(a, b) MISFIRE_JOIN2(a, b)
-#define TEST(name)                                                                                                      \
-  static void MISFIRE_JOIN(test_, __LINE__)();                                                                          \
-  static const ::misfire::check::Registrar MISFIRE_JOIN(registrar_, __LINE__)(name, __FILE__, __LINE__,                 \
-                                                                              &MISFIRE_JOIN(test_, __LINE__));          \
+#define TEST(name)                                                                                             \
+  static void MISFIRE_JOIN(test_, __LINE__)();                                                                 \
+  static const ::misfire::check::Registrar MISFIRE_JOIN(registrar_, __LINE__)(name, __FILE__, __LINE__,        \
+                                                                              &MISFIRE_JOIN(test_, __LINE__)); \
   static void MISFIRE_JOIN(test_, __LINE__)()
 #define CHECK(expression) ::misfire::check::report(static_cast<bool>(expression), __FILE__, __LINE__, #expression)
 #define CHECK_EQ(a, b) ::misfire::check::equal((a), (b), #a " == " #b, __FILE__, __LINE__)
-#define CHECK_NEAR(a, b, tolerance)                                                                       \
-  ::misfire::check::report((a) - (b) <= (tolerance) && (b) - (a) <= (tolerance), __FILE__, __LINE__,      \
-                           std::string(#a " near " #b ": ") + ::misfire::check::show(a) + " against " + ::misfire::check::show(b))
+#define CHECK_NEAR(a, b, tolerance)                                             \
+  ::misfire::check::report(                                                     \
+      (a) - (b) <= (tolerance) && (b) - (a) <= (tolerance), __FILE__, __LINE__, \
+      std::string(#a " near " #b ": ") + ::misfire::check::show(a) + " against " + ::misfire::check::show(b))
 #define CHECK_THROWS(expression, needle) \
   ::misfire::check::throws([&] { static_cast<void>(expression); }, (needle), #expression, __FILE__, __LINE__)
 #define SKIP(reason) ::misfire::check::skip(reason)

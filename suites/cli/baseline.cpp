@@ -34,7 +34,8 @@ struct BaselineOptions {
   bool json = false;
 };
 
-/// The healthy cases of a scenario, and the metrics that a baseline keeps of them: those that cases.json names, else every number.
+/// The healthy cases of a scenario, and the metrics that a baseline keeps of them: those that cases.json names, else every
+/// number.
 struct Cases {
   std::vector<std::string> names, metrics;
 };
@@ -65,14 +66,14 @@ std::string commit() {
   return result.exit_code == 0 ? split(result.out, '\n').front() : "";
 }
 
-BaselineLaunch launch(const BaselineOptions& asked, const std::string& name, const std::vector<std::string>& metrics, std::uint64_t seed,
-                      const OutputDirectory& output, int number, Progress& progress) {
+BaselineLaunch launch(const BaselineOptions& asked, const std::string& name, const std::vector<std::string>& metrics,
+                      std::uint64_t seed, const OutputDirectory& output, int number, Progress& progress) {
   progress.begin("[" + std::to_string(number) + "] " + name);
   const std::string record = output.path() + "/launch-" + std::to_string(number) + ".jsonl";
   HostWatch host(output.path());
   const std::string data = std::filesystem::absolute(output.data(asked.data)).lexically_normal().string();
-  const ProcessResult result = run_process({.argv = {scenario_executable(asked.scenario), "--case", name, "--seed", std::to_string(seed),
-                                                     "--record", record, "--data", data, "--no-raw"},
+  const ProcessResult result = run_process({.argv = {scenario_executable(asked.scenario), "--case", name, "--seed",
+                                                     std::to_string(seed), "--record", record, "--data", data, "--no-raw"},
                                             .environment = host.environment(),
                                             .timeout = 120s,
                                             .poll = [&] { progress.update(); }});
@@ -113,7 +114,8 @@ BaselineLaunch launch(const BaselineOptions& asked, const std::string& name, con
 BaselineSession sit(const BaselineOptions& asked, const OutputDirectory& output) {
   const Cases cases = cases_of(asked);
   const std::uint64_t seed = asked.seed != 0 ? asked.seed : Seed::random().value() >> 16;
-  std::fprintf(stderr, "seed %llu (replay with --seed %llu)\n", static_cast<unsigned long long>(seed), static_cast<unsigned long long>(seed));
+  std::fprintf(stderr, "seed %llu (replay with --seed %llu)\n", static_cast<unsigned long long>(seed),
+               static_cast<unsigned long long>(seed));
   Progress progress;
   prepare_data(asked.scenario, output.data(asked.data), progress);
   BaselineSession session;
@@ -128,7 +130,9 @@ BaselineSession sit(const BaselineOptions& asked, const OutputDirectory& output)
     for (std::size_t i = names.size(); i > 1; --i) std::swap(names[i - 1], names[order.below(i)]);
     for (const std::string& name : names) {
       if (stop_requested()) return session;
-      session.launches.push_back(launch(asked, name, cases.metrics, Seed(seed).stream("launch").at(static_cast<std::uint64_t>(number)), output, number + 1, progress));
+      session.launches.push_back(launch(asked, name, cases.metrics,
+                                        Seed(seed).stream("launch").at(static_cast<std::uint64_t>(number)), output, number + 1,
+                                        progress));
       ++number;
     }
   }
@@ -141,7 +145,8 @@ int baseline(const BaselineOptions& asked, const Call& call) {
   at_most(call, 1);
   const std::string& action = call.positional.front();
   if (std::find(std::begin(actions), std::end(actions), action) == std::end(actions))
-    throw Error(ErrorCode::usage, "no baseline action is named '" + action + "'" + did_you_mean(action, actions) + "; there are record, compare");
+    throw Error(ErrorCode::usage,
+                "no baseline action is named '" + action + "'" + did_you_mean(action, actions) + "; there are record, compare");
   scenario(asked.scenario);
 
   const std::string directory = asked.directory.empty() ? shipped_file("results/baselines") : asked.directory;
@@ -151,7 +156,8 @@ int baseline(const BaselineOptions& asked, const Call& call) {
   const bool known = std::filesystem::exists(path);
   if (known) kept = read_baseline(path);
   if (action == "compare" && !known)
-    throw Error(ErrorCode::not_found, "no baseline for this hardware, '" + hardware + "': '" + path + "' is not there; 'misfire baseline record' makes it");
+    throw Error(ErrorCode::not_found, "no baseline for this hardware, '" + hardware + "': '" + path +
+                                          "' is not there; 'misfire baseline record' makes it");
 
   install_stop_signals();
   const OutputDirectory output(asked.output, "baseline-" + asked.scenario);
@@ -186,7 +192,8 @@ std::vector<RunRecord> run_checks(const ClaimsOptions& asked, std::span<const Cl
     for (const ClaimCheck& check : claim.checks)
       if (std::find(names.begin(), names.end(), check.failure) == names.end()) names.push_back(check.failure);
   const std::uint64_t seed = asked.seed != 0 ? asked.seed : Seed::random().value() >> 16;
-  std::fprintf(stderr, "seed %llu (replay with --seed %llu)\n", static_cast<unsigned long long>(seed), static_cast<unsigned long long>(seed));
+  std::fprintf(stderr, "seed %llu (replay with --seed %llu)\n", static_cast<unsigned long long>(seed),
+               static_cast<unsigned long long>(seed));
   install_stop_signals();
   const OutputDirectory output(asked.output, "claims");
   Progress progress;
@@ -199,7 +206,8 @@ std::vector<RunRecord> run_checks(const ClaimsOptions& asked, std::span<const Cl
       prepare_data(failure.scenario, output.data(asked.data), progress);
       prepared.push_back(failure.scenario);
     }
-    const std::string command = shell_quote(std::vector<std::string>{call.program, "reproduce", name, "--seed", std::to_string(seed)});
+    const std::string command =
+        shell_quote(std::vector<std::string>{call.program, "reproduce", name, "--seed", std::to_string(seed)});
     const RunResult result = run_failure({.failure = failure,
                                           .argument = name,
                                           .cells = cells_of_arms(failure, false),
@@ -228,7 +236,8 @@ int claims(const ClaimsOptions& asked, const Call& call) {
   if (stop_requested()) return 128 + stop_signal();
 
   ClaimMeasurement measurement = measure_claims(known, runs);
-  const std::string shipped = shipped_file("results/claims/measured/" + (asked.scenario.empty() ? "dataloader" : asked.scenario) + ".json");
+  const std::string shipped =
+      shipped_file("results/claims/measured/" + (asked.scenario.empty() ? "dataloader" : asked.scenario) + ".json");
   if (runs.empty() && std::filesystem::exists(shipped)) measurement = read_claim_measurement(shipped);
   if (!asked.save.empty()) write_file_atomically(asked.save, measurement.to_json().dump(2) + "\n");
   std::vector<ClaimResult> results;
@@ -247,26 +256,37 @@ int claims(const ClaimsOptions& asked, const Call& call) {
 
 Command baseline_command() {
   const auto asked = std::make_shared<BaselineOptions>();
-  return {.name = "baseline",
-          .arguments = "record|compare",
-          .summary = "keep the figures of the healthy cases on this hardware, or compare with what is kept",
-          .description = "A session runs every case in fresh processes, several times, in random order. Baselines are kept by class of "
-                         "hardware; those of another class are not compared. With fewer than eight sessions over three days only coarse "
-                         "floors are checked. 'compare' exits with 0 (pass), 1 (regression), 2 (inconclusive) or 3 (invalid).",
-          .options = OptionTable("MISFIRE",
-                                 {{"scenario", &asked->scenario, "which", Unit::text, 0, 0, {}, "NAME"},
-                                  {"case", &asked->cases, "only this healthy case; may be repeated", Unit::text, 0, 0, {}, "NAME"},
-                                  {"launches", &asked->launches, "of each case in the session", Unit::count, 1, 1000},
-                                  {"directory", &asked->directory, "where baselines are kept; default: those that ship", Unit::text, 0, 0, {}, "DIR"},
-                                  {"seed", &asked->seed, "seed of the session; 0: a fresh one", Unit::count, 0, 18446744073709549568.0, {}, "N"},
-                                  {"output", &asked->output, "where records go; default misfire-out/baseline-NAME-TIME", Unit::text, 0, 0, {}, "DIR", 'o'},
-                                  {"data", &asked->data, "prepared data, as in 'misfire reproduce'", Unit::text, 0, 0, {}, "DIR"},
-                                  {"json", &asked->json, "comparison as JSON on standard output"}}),
-          .run = [asked](const Call& call) { return baseline(*asked, call); },
-          .examples = {{"misfire baseline record --directory ./baselines", "a session more"},
-                       {"misfire baseline compare --directory ./baselines", "is this build slower?"}},
-          .subject = Subject::word,
-          .words = {"record", "compare"}};
+  return {
+      .name = "baseline",
+      .arguments = "record|compare",
+      .summary = "keep the figures of the healthy cases on this hardware, or compare with what is kept",
+      .description =
+          "A session runs every case in fresh processes, several times, in random order. Baselines are kept by class of "
+          "hardware; those of another class are not compared. With fewer than eight sessions over three days only coarse "
+          "floors are checked. 'compare' exits with 0 (pass), 1 (regression), 2 (inconclusive) or 3 (invalid).",
+      .options = OptionTable(
+          "MISFIRE",
+          {{"scenario", &asked->scenario, "which", Unit::text, 0, 0, {}, "NAME"},
+           {"case", &asked->cases, "only this healthy case; may be repeated", Unit::text, 0, 0, {}, "NAME"},
+           {"launches", &asked->launches, "of each case in the session", Unit::count, 1, 1000},
+           {"directory", &asked->directory, "where baselines are kept; default: those that ship", Unit::text, 0, 0, {}, "DIR"},
+           {"seed", &asked->seed, "seed of the session; 0: a fresh one", Unit::count, 0, 18446744073709549568.0, {}, "N"},
+           {"output",
+            &asked->output,
+            "where records go; default misfire-out/baseline-NAME-TIME",
+            Unit::text,
+            0,
+            0,
+            {},
+            "DIR",
+            'o'},
+           {"data", &asked->data, "prepared data, as in 'misfire reproduce'", Unit::text, 0, 0, {}, "DIR"},
+           {"json", &asked->json, "comparison as JSON on standard output"}}),
+      .run = [asked](const Call& call) { return baseline(*asked, call); },
+      .examples = {{"misfire baseline record --directory ./baselines", "a session more"},
+                   {"misfire baseline compare --directory ./baselines", "is this build slower?"}},
+      .subject = Subject::word,
+      .words = {"record", "compare"}};
 }
 
 Command claims_command() {
@@ -274,16 +294,18 @@ Command claims_command() {
   return {.name = "claims",
           .arguments = "[RECORD...]",
           .summary = "published claims, what was measured, and whether they hold",
-          .description = "Checks the claims against the records given, against runs made now (--run), or else against the measurement that "
-                         "ships with Misfire, whose hardware is named.",
-          .options = OptionTable("MISFIRE",
-                                 {{"scenario", &asked->scenario, "only claims about that scenario", Unit::text, 0, 0, {}, "NAME"},
-                                  {"run", &asked->run, "run the failures that the claims are checked by, here and now"},
-                                  {"save", &asked->save, "write what was measured to that file", Unit::text, 0, 0, {}, "FILE"},
-                                  {"seed", &asked->seed, "seed of the runs; 0: a fresh one", Unit::count, 0, 18446744073709549568.0, {}, "N"},
-                                  {"output", &asked->output, "where records go; default misfire-out/claims-TIME", Unit::text, 0, 0, {}, "DIR", 'o'},
-                                  {"data", &asked->data, "prepared data, as in 'misfire reproduce'", Unit::text, 0, 0, {}, "DIR"},
-                                  {"json", &asked->json, "JSON on standard output"}}),
+          .description =
+              "Checks the claims against the records given, against runs made now (--run), or else against the measurement that "
+              "ships with Misfire, whose hardware is named.",
+          .options = OptionTable(
+              "MISFIRE",
+              {{"scenario", &asked->scenario, "only claims about that scenario", Unit::text, 0, 0, {}, "NAME"},
+               {"run", &asked->run, "run the failures that the claims are checked by, here and now"},
+               {"save", &asked->save, "write what was measured to that file", Unit::text, 0, 0, {}, "FILE"},
+               {"seed", &asked->seed, "seed of the runs; 0: a fresh one", Unit::count, 0, 18446744073709549568.0, {}, "N"},
+               {"output", &asked->output, "where records go; default misfire-out/claims-TIME", Unit::text, 0, 0, {}, "DIR", 'o'},
+               {"data", &asked->data, "prepared data, as in 'misfire reproduce'", Unit::text, 0, 0, {}, "DIR"},
+               {"json", &asked->json, "JSON on standard output"}}),
           .run = [asked](const Call& call) { return claims(*asked, call); },
           .examples = {{"misfire claims --run", "what holds on this machine?"}},
           .subject = Subject::record};

@@ -30,9 +30,9 @@ std::string exit_text() {
 }  // namespace
 
 std::vector<Command> commands() {
-  return {list_command(),   show_command(),   reproduce_command(), matrix_command(), judge_command(),
-          baseline_command(), claims_command(), doctor_command(),    faults_command(), env_command(),
-          schema_command(), completion_command(), man_command(),   version_command(), help_command()};
+  return {list_command(),     show_command(),       reproduce_command(), matrix_command(),  judge_command(),
+          baseline_command(), claims_command(),     doctor_command(),    faults_command(),  env_command(),
+          schema_command(),   completion_command(), man_command(),       version_command(), help_command()};
 }
 
 Command command(std::string_view name) {

@@ -133,7 +133,7 @@ std::vector<std::string> HostWatch::clean() {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   for (const int pid : processes) {
     const int handle = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
-    if (handle < 0) continue;  // it has gone
+    if (handle < 0) continue;   // it has gone
     if (carries(pid, mark_)) {  // the number is still that of the same process
       left.push_back("process " + std::to_string(pid) + " (" + name_of(pid) + ")");
       ::syscall(SYS_pidfd_send_signal, handle, SIGKILL, nullptr, 0);

@@ -18,9 +18,7 @@
 namespace misfire::cli {
 namespace {
 
-std::string record_in(const std::string& path) {
-  return std::filesystem::is_directory(path) ? path + "/record.jsonl" : path;
-}
+std::string record_in(const std::string& path) { return std::filesystem::is_directory(path) ? path + "/record.jsonl" : path; }
 
 std::string text_of(const Json& object, std::string_view key) {
   const Json* value = object.find(key);
@@ -28,7 +26,8 @@ std::string text_of(const Json& object, std::string_view key) {
 }
 
 int judge_records(bool as_json, const Call& call) {
-  if (call.positional.empty()) throw Error(ErrorCode::usage, "which record? give record.jsonl of a run, or the directory it lies in");
+  if (call.positional.empty())
+    throw Error(ErrorCode::usage, "which record? give record.jsonl of a run, or the directory it lies in");
   std::vector<VerdictKind> kinds;
   Json list = Json::array();
   bool first = true;
@@ -38,7 +37,8 @@ int judge_records(bool as_json, const Call& call) {
     const Verdict verdict = judge_run(run, vocabulary());
     kinds.push_back(verdict.kind);
     const std::string before = text_of(run.verdict, "verdict");
-    const bool differs = !before.empty() && (before != verdict_name(verdict.kind) || text_of(run.verdict, "reason") != verdict.reason);
+    const bool differs =
+        !before.empty() && (before != verdict_name(verdict.kind) || text_of(run.verdict, "reason") != verdict.reason);
     if (as_json) {
       Json json = Json::object({{"record", path}, {"failure", failure.name}});
       const Json judged = verdict.to_json();
@@ -71,7 +71,8 @@ RunRecord run_row(const Failure& failure, const MatrixOptions& asked, std::uint6
                .directory = output.path() + "/" + failure.name,
                .data = output.data(asked.data),
                .judged = false};
-  plan.command = shell_quote(std::vector<std::string>{program, "matrix", "--scenario", asked.scenario, "--seed", std::to_string(seed)});
+  plan.command =
+      shell_quote(std::vector<std::string>{program, "matrix", "--scenario", asked.scenario, "--seed", std::to_string(seed)});
   plan.replay = plan.command;
   plan.blocks = looks(failure).front();
   const RunResult result = run_failure(plan, progress);
@@ -105,7 +106,8 @@ int matrix(MatrixOptions asked, const Call& call) {
   for (const std::string& path : call.positional) runs.push_back(read_run_record(record_in(path)));
   if (runs.empty()) {
     const std::uint64_t seed = asked.seed != 0 ? asked.seed : Seed::random().value() >> 16;
-    std::fprintf(stderr, "seed %llu (replay with --seed %llu)\n", static_cast<unsigned long long>(seed), static_cast<unsigned long long>(seed));
+    std::fprintf(stderr, "seed %llu (replay with --seed %llu)\n", static_cast<unsigned long long>(seed),
+                 static_cast<unsigned long long>(seed));
     install_stop_signals();
     const OutputDirectory output(asked.output, "matrix-" + asked.scenario);
     Progress progress;
@@ -134,33 +136,38 @@ int matrix(MatrixOptions asked, const Call& call) {
 
 Command judge_command() {
   const auto as_json = std::make_shared<bool>(false);
-  return {.name = "judge",
-          .arguments = "RECORD...",
-          .summary = "the verdict of a record, again, here",
-          .description = "RECORD is the record.jsonl of a run, or its directory. The failure file is the one embedded in the record; nothing "
-                         "is run. The exit code is that of the verdict, of several the worst.",
-          .options = OptionTable("", {{"json", as_json.get(), "JSON on standard output"}}),
-          .run = [as_json](const Call& call) { return judge_records(*as_json, call); },
-          .examples = {{"misfire judge misfire-out/shm-exhaustion-sigbus-20260504T123000Z", "what did that run show?"}},
-          .subject = Subject::record};
+  return {
+      .name = "judge",
+      .arguments = "RECORD...",
+      .summary = "the verdict of a record, again, here",
+      .description =
+          "RECORD is the record.jsonl of a run, or its directory. The failure file is the one embedded in the record; nothing "
+          "is run. The exit code is that of the verdict, of several the worst.",
+      .options = OptionTable("", {{"json", as_json.get(), "JSON on standard output"}}),
+      .run = [as_json](const Call& call) { return judge_records(*as_json, call); },
+      .examples = {{"misfire judge misfire-out/shm-exhaustion-sigbus-20260504T123000Z", "what did that run show?"}},
+      .subject = Subject::record};
 }
 
 Command matrix_command() {
   const auto asked = std::make_shared<MatrixOptions>();
-  return {.name = "matrix",
-          .arguments = "[RECORD...]",
-          .summary = "every failure of a scenario, judged by every signature",
-          .description = "Each failure must be recognised as itself and only as itself, or as one that it declares to imply. Without records "
-                         "the control and faulty arms of all failures are run first. Exits with 0 when the matrix is diagonal, else 1.",
-          .options = OptionTable("MISFIRE",
-                                 {{"scenario", &asked->scenario, "which", Unit::text, 0, 0, {}, "NAME"},
-                                  {"seed", &asked->seed, "seed of the runs; 0: a fresh one", Unit::count, 0, 18446744073709549568.0, {}, "N"},
-                                  {"output", &asked->output, "where records go; default misfire-out/matrix-NAME-TIME", Unit::text, 0, 0, {}, "DIR", 'o'},
-                                  {"data", &asked->data, "prepared data, as in 'misfire reproduce'", Unit::text, 0, 0, {}, "DIR"},
-                                  {"json", &asked->json, "JSON on standard output"}}),
-          .run = [asked](const Call& call) { return matrix(*asked, call); },
-          .examples = {{"misfire matrix --scenario dataloader", "are they told apart here?"}},
-          .subject = Subject::record};
+  return {
+      .name = "matrix",
+      .arguments = "[RECORD...]",
+      .summary = "every failure of a scenario, judged by every signature",
+      .description =
+          "Each failure must be recognised as itself and only as itself, or as one that it declares to imply. Without records "
+          "the control and faulty arms of all failures are run first. Exits with 0 when the matrix is diagonal, else 1.",
+      .options = OptionTable(
+          "MISFIRE",
+          {{"scenario", &asked->scenario, "which", Unit::text, 0, 0, {}, "NAME"},
+           {"seed", &asked->seed, "seed of the runs; 0: a fresh one", Unit::count, 0, 18446744073709549568.0, {}, "N"},
+           {"output", &asked->output, "where records go; default misfire-out/matrix-NAME-TIME", Unit::text, 0, 0, {}, "DIR", 'o'},
+           {"data", &asked->data, "prepared data, as in 'misfire reproduce'", Unit::text, 0, 0, {}, "DIR"},
+           {"json", &asked->json, "JSON on standard output"}}),
+      .run = [asked](const Call& call) { return matrix(*asked, call); },
+      .examples = {{"misfire matrix --scenario dataloader", "are they told apart here?"}},
+      .subject = Subject::record};
 }
 
 }  // namespace misfire::cli

@@ -95,7 +95,8 @@ std::string need_text(const std::string& name) {
 
 std::string arm_text(const Arm& arm) {
   std::string text = arm.name + ": ";
-  if (arm.role == Role::popular_advice) text += arm.expect_present ? "popular advice that does not help" : "popular advice that helps";
+  if (arm.role == Role::popular_advice)
+    text += arm.expect_present ? "popular advice that does not help" : "popular advice that helps";
   if (arm.role == Role::lookalike) text += "look-alike, told apart";
   if (arm.role == Role::remedied) text += "the remedy";
   if (arm.role == Role::control) text += "healthy";
@@ -171,18 +172,27 @@ int show(const ShowOptions& asked, const Call& call) {
 
 Command list_command() {
   const auto asked = std::make_shared<ListOptions>();
-  return {.name = "list",
-          .arguments = "[TEXT...]",
-          .summary = "the failures, or those whose symptoms match TEXT",
-          .description = "TEXT may be a few words or a pasted log line; '-' reads a log from standard input. Exits with 1 when nothing "
-                         "matches.",
-          .options = OptionTable("", {{"scenario", &asked->scenario, "only failures of that scenario", Unit::text, 0, 0, {}, "NAME"},
-                                      {"owner", &asked->owner, "only those that this party must act on", Unit::text, 0, 0, {std::begin(owners), std::end(owners)}},
-                                      {"names", &asked->names, "names alone, one a line"},
-                                      {"json", &asked->json, "JSON on standard output"}}),
-          .run = [asked](const Call& call) { return list(*asked, call); },
-          .examples = {{"misfire list \"DataLoader worker (pid 4711) is killed by signal: Bus error\"", "what is that, and who must act?"},
-                       {"kubectl logs trainer-0 | misfire list -", "the same for a whole log"}}};
+  return {
+      .name = "list",
+      .arguments = "[TEXT...]",
+      .summary = "the failures, or those whose symptoms match TEXT",
+      .description =
+          "TEXT may be a few words or a pasted log line; '-' reads a log from standard input. Exits with 1 when nothing "
+          "matches.",
+      .options = OptionTable("", {{"scenario", &asked->scenario, "only failures of that scenario", Unit::text, 0, 0, {}, "NAME"},
+                                  {"owner",
+                                   &asked->owner,
+                                   "only those that this party must act on",
+                                   Unit::text,
+                                   0,
+                                   0,
+                                   {std::begin(owners), std::end(owners)}},
+                                  {"names", &asked->names, "names alone, one a line"},
+                                  {"json", &asked->json, "JSON on standard output"}}),
+      .run = [asked](const Call& call) { return list(*asked, call); },
+      .examples = {
+          {"misfire list \"DataLoader worker (pid 4711) is killed by signal: Bus error\"", "what is that, and who must act?"},
+          {"kubectl logs trainer-0 | misfire list -", "the same for a whole log"}}};
 }
 
 Command show_command() {
@@ -190,9 +200,17 @@ Command show_command() {
   return {.name = "show",
           .arguments = "NAME|FILE...",
           .summary = "all that is known of a failure: symptom, cause, remedy, who must act",
-          .description = "A failure is a name of 'misfire list', or a file of your own (a path with a '/' or ending in .json), which is "
-                         "checked as it is read.",
-          .options = OptionTable("", {{"options", &asked->options, "instead: the workload options and metrics of a scenario, for writing failure files", Unit::text, 0, 0, {}, "SCENARIO"},
+          .description =
+              "A failure is a name of 'misfire list', or a file of your own (a path with a '/' or ending in .json), which is "
+              "checked as it is read.",
+          .options = OptionTable("", {{"options",
+                                       &asked->options,
+                                       "instead: the workload options and metrics of a scenario, for writing failure files",
+                                       Unit::text,
+                                       0,
+                                       0,
+                                       {},
+                                       "SCENARIO"},
                                       {"json", &asked->json, "the failure file as it is"}}),
           .run = [asked](const Call& call) { return show(*asked, call); },
           .examples = {{"misfire show shm-exhaustion-sigbus", "what happens, and what popular advice gets wrong"},

@@ -70,8 +70,8 @@ int doctor(const DoctorOptions& asked) {
   if (asked.json) {
     print(list.dump(2) + "\n");
   } else {
-    print("\n" + std::to_string(names.size() - missing.size()) + " of " + std::to_string(names.size()) + " capabilities are here" +
-          (missing.empty() ? "" : "; missing: " + join(missing, ", ")) + "\n");
+    print("\n" + std::to_string(names.size() - missing.size()) + " of " + std::to_string(names.size()) +
+          " capabilities are here" + (missing.empty() ? "" : "; missing: " + join(missing, ", ")) + "\n");
   }
   return static_cast<int>(required && !missing.empty() ? Exit::failure : Exit::success);
 }
@@ -79,8 +79,10 @@ int doctor(const DoctorOptions& asked) {
 void flatten(const Json& value, const std::string& path, std::vector<std::vector<std::string>>& rows) {
   if (value.is_object()) {
     for (const auto& [key, inner] : value.as_object()) flatten(inner, path.empty() ? key : path + "." + key, rows);
-  } else if (value.is_array() && !value.as_array().empty() && (value.as_array().front().is_object() || value.as_array().front().is_array())) {
-    for (std::size_t i = 0; i < value.as_array().size(); ++i) flatten(value.as_array()[i], path + "[" + std::to_string(i) + "]", rows);
+  } else if (value.is_array() && !value.as_array().empty() &&
+             (value.as_array().front().is_object() || value.as_array().front().is_array())) {
+    for (std::size_t i = 0; i < value.as_array().size(); ++i)
+      flatten(value.as_array()[i], path + "[" + std::to_string(i) + "]", rows);
   } else {
     rows.push_back({path, value.is_string() ? value.as_string() : value.dump()});
   }
@@ -109,8 +111,8 @@ int faults(bool as_json, const Call& call) {
     if (!call.positional.empty() && entry.name == call.positional.front()) chosen = &entry;
   }
   if (!call.positional.empty() && chosen == nullptr)
-    throw Error(ErrorCode::usage, "no fault is named '" + call.positional.front() + "'" + did_you_mean(call.positional.front(), names) +
-                                      "; 'misfire faults' shows them");
+    throw Error(ErrorCode::usage, "no fault is named '" + call.positional.front() + "'" +
+                                      did_you_mean(call.positional.front(), names) + "; 'misfire faults' shows them");
   std::vector<std::vector<std::string>> rows;
   Json list = Json::array();
   for (const FaultEntry& entry : fault_catalog()) {
@@ -129,9 +131,9 @@ int faults(bool as_json, const Call& call) {
     } else if (chosen != nullptr) {
       std::vector<std::string> needs;
       for (std::string_view need : about.needs) needs.emplace_back(need);
-      print(std::string(about.name) + "\n" + field("", about.summary) + field("models", about.models) + field("but not", about.does_not_model) +
-            field("needs", needs.empty() ? "nothing special" : join(needs, ", ")) + "\nOptions, in a failure file with '_' for '-':\n" +
-            fault->options().help(page_width()));
+      print(std::string(about.name) + "\n" + field("", about.summary) + field("models", about.models) +
+            field("but not", about.does_not_model) + field("needs", needs.empty() ? "nothing special" : join(needs, ", ")) +
+            "\nOptions, in a failure file with '_' for '-':\n" + fault->options().help(page_width()));
     } else {
       rows.push_back({std::string(about.name), std::string(about.summary)});
     }
@@ -161,7 +163,8 @@ int schema(const Call& call) {
   }
   const std::string& asked = call.positional.front();
   if (std::find(known.begin(), known.end(), asked) == known.end())
-    throw Error(ErrorCode::usage, "no schema is named '" + asked + "'" + did_you_mean(asked, std::vector<std::string_view>(known.begin(), known.end())) +
+    throw Error(ErrorCode::usage, "no schema is named '" + asked + "'" +
+                                      did_you_mean(asked, std::vector<std::string_view>(known.begin(), known.end())) +
                                       "; there are " + join(known, ", "));
   print(read_whole_file(directory + "/" + asked + std::string(schema_suffix)));
   return 0;
@@ -175,7 +178,10 @@ int version(bool as_json) {
   print(Json::object({{"version", MISFIRE_VERSION},
                       {"record_schema", record_schema_version},
                       {"compiler", __VERSION__},
-                      {"with", Json::object({{"cuda", MISFIRE_HAVE_CUDA != 0}, {"nccl", MISFIRE_HAVE_NCCL != 0}, {"mpi", MISFIRE_HAVE_MPI != 0}, {"fio", MISFIRE_HAVE_FIO != 0}})}})
+                      {"with", Json::object({{"cuda", MISFIRE_HAVE_CUDA != 0},
+                                             {"nccl", MISFIRE_HAVE_NCCL != 0},
+                                             {"mpi", MISFIRE_HAVE_MPI != 0},
+                                             {"fio", MISFIRE_HAVE_FIO != 0}})}})
             .dump(2) +
         "\n");
   return 0;
@@ -188,8 +194,9 @@ Command doctor_command() {
   return {.name = "doctor",
           .summary = "what this machine can do, what that unlocks, and how to get the rest",
           .description = "Each capability is found out by trying it.",
-          .options = OptionTable("", {{"require", &asked->require, "only these; exit with 1 when one is missing", Unit::text, 0, 0, {}, "NAME,NAME"},
-                                      {"json", &asked->json, "JSON on standard output"}}),
+          .options = OptionTable(
+              "", {{"require", &asked->require, "only these; exit with 1 when one is missing", Unit::text, 0, 0, {}, "NAME,NAME"},
+                   {"json", &asked->json, "JSON on standard output"}}),
           .run = [asked](const Call&) { return doctor(*asked); },
           .examples = {{"misfire doctor --require gpu,mpi", "fail a job early on a broken machine"}}};
 }

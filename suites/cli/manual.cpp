@@ -50,9 +50,7 @@ std::string paragraphs(std::string_view text) {
   return out;
 }
 
-std::string tagged(std::string_view tag, std::string_view text) {
-  return ".TP\n.B " + troff(tag) + "\n" + troff(text) + "\n";
-}
+std::string tagged(std::string_view tag, std::string_view text) { return ".TP\n.B " + troff(tag) + "\n" + troff(text) + "\n"; }
 
 std::string exit_section() {
   std::string body;
@@ -96,12 +94,17 @@ std::string command_names() {
 /// A shell expression that prints what an argument may be, or "" for files.
 std::string subject_words(const Command& command) {
   switch (command.subject) {
-    case Subject::failure: return "$(misfire list --names 2>/dev/null)";
-    case Subject::fault: return "$(misfire faults 2>/dev/null | cut -d' ' -f1)";
-    case Subject::command: return command_names();
-    case Subject::word: return words_text(command.words);
+    case Subject::failure:
+      return "$(misfire list --names 2>/dev/null)";
+    case Subject::fault:
+      return "$(misfire faults 2>/dev/null | cut -d' ' -f1)";
+    case Subject::command:
+      return command_names();
+    case Subject::word:
+      return words_text(command.words);
     case Subject::record:
-    case Subject::none: break;
+    case Subject::none:
+      break;
   }
   return "";
 }
@@ -118,7 +121,8 @@ std::string bash_completion() {
       "  done\n"
       "  COMPREPLY=()\n"
       "  case $command in\n"
-      "    '') COMPREPLY=($(compgen -W '" + command_names() + " --help --version' -- \"$cur\")) ;;\n";
+      "    '') COMPREPLY=($(compgen -W '" +
+      command_names() + " --help --version' -- \"$cur\")) ;;\n";
   for (const Command& known : commands()) {
     text += "    " + std::string(known.name) + ")\n";
     std::string values, options = "--help";
@@ -161,7 +165,8 @@ std::string quoted(std::string_view text, std::string_view special) {
 std::string zsh_completion() {
   const std::string_view special = "[]:\\";
   std::string text =
-      "#compdef misfire\n# zsh completion of misfire; made by 'misfire completion zsh'\n_misfire() {\n  local -a commands\n  commands=(\n";
+      "#compdef misfire\n# zsh completion of misfire; made by 'misfire completion zsh'\n_misfire() {\n  local -a commands\n  "
+      "commands=(\n";
   for (const Command& known : commands())
     text += "    '" + std::string(known.name) + ":" + quoted(known.summary, special) + "'\n";
   text +=
@@ -227,14 +232,16 @@ std::string fish_completion() {
 
 int man(const std::string& output, const Call& call) {
   at_most(call, 1);
-  if (!call.positional.empty() && !output.empty()) throw Error(ErrorCode::usage, "--output writes every page: leave the command out");
+  if (!call.positional.empty() && !output.empty())
+    throw Error(ErrorCode::usage, "--output writes every page: leave the command out");
   if (output.empty()) {
     print(call.positional.empty() ? program_page() : command_page(command(call.positional.front())));
     return 0;
   }
   make_directories(output);
   write_file_atomically(output + "/misfire.1", program_page());
-  for (const Command& known : commands()) write_file_atomically(output + "/misfire-" + std::string(known.name) + ".1", command_page(known));
+  for (const Command& known : commands())
+    write_file_atomically(output + "/misfire-" + std::string(known.name) + ".1", command_page(known));
   return 0;
 }
 
@@ -259,12 +266,14 @@ std::string program_page() {
     body += ".TP\n.BR misfire\\-" + troff(known.name) + " (1)\n" + troff(known.summary) + "\n";
   return title("misfire") + section("NAME", "misfire \\- reproduce the failures that waste GPUs\n") +
          section("SYNOPSIS", ".B misfire\n.I COMMAND\n[\\fIOPTION\\fR...] [\\fIARGUMENT\\fR...]\n") +
-         section("DESCRIPTION", paragraphs("Reproduces named failures of GPU infrastructure, on a machine without a GPU and without root, with "
-                                           "proof that the fault was there, that the symptom came, and that the remedy cured it.\n\n"
-                                           "A failure is a JSON file: those of 'misfire list', or your own.")) +
+         section("DESCRIPTION",
+                 paragraphs("Reproduces named failures of GPU infrastructure, on a machine without a GPU and without root, with "
+                            "proof that the fault was there, that the symptom came, and that the remedy cured it.\n\n"
+                            "A failure is a JSON file: those of 'misfire list', or your own.")) +
          section("COMMANDS", body) + exit_section() +
-         section("ENVIRONMENT", tagged("MISFIRE_OPTION", "an option of reproduce, matrix and baseline, in capital letters (MISFIRE_DATA)") +
-                                    tagged("NO_COLOR", "no colours, when set and not empty")) +
+         section("ENVIRONMENT",
+                 tagged("MISFIRE_OPTION", "an option of reproduce, matrix and baseline, in capital letters (MISFIRE_DATA)") +
+                     tagged("NO_COLOR", "no colours, when set and not empty")) +
          section("FILES", tagged("misfire-out/", "records of runs, and prepared data, where no output directory is given"));
 }
 
@@ -273,7 +282,8 @@ std::string command_page(const Command& command) {
   std::string synopsis = ".B misfire " + troff(command.name) + "\n";
   if (!command.options.options().empty()) synopsis += "[\\fIOPTION\\fR...]\n";
   if (!command.arguments.empty()) synopsis += troff(command.arguments) + "\n";
-  std::string text = title(name) + section("NAME", troff(name) + " \\- " + troff(command.summary) + "\n") + section("SYNOPSIS", synopsis);
+  std::string text =
+      title(name) + section("NAME", troff(name) + " \\- " + troff(command.summary) + "\n") + section("SYNOPSIS", synopsis);
   if (!command.description.empty()) text += section("DESCRIPTION", paragraphs(command.description));
   std::string options;
   for (const OptionText& option : option_texts(command.options)) options += tagged(option.form, option.meaning);
@@ -289,7 +299,8 @@ std::string completion(std::string_view shell) {
   if (shell == "zsh") return zsh_completion();
   if (shell == "fish") return fish_completion();
   constexpr std::string_view known[] = {"bash", "zsh", "fish"};
-  throw Error(ErrorCode::usage, "no completion for the shell '" + std::string(shell) + "'" + did_you_mean(shell, known) + "; there is bash, zsh, fish");
+  throw Error(ErrorCode::usage, "no completion for the shell '" + std::string(shell) + "'" + did_you_mean(shell, known) +
+                                    "; there is bash, zsh, fish");
 }
 
 Command completion_command() {

@@ -61,7 +61,8 @@ std::vector<Target> targets_of(const Options& asked, const Call& call) {
     const bool file = name.find('/') != std::string::npos || name.ends_with(".json");
     targets.push_back({std::move(failure), file ? std::filesystem::absolute(name).lexically_normal().string() : name, name});
   }
-  if (targets.empty()) throw Error(ErrorCode::usage, "which failure? give a name of 'misfire list', a file, or --scenario NAME --all");
+  if (targets.empty())
+    throw Error(ErrorCode::usage, "which failure? give a name of 'misfire list', a file, or --scenario NAME --all");
   return targets;
 }
 
@@ -87,8 +88,7 @@ void check_target(const Options& asked, const Failure& failure) {
     throw Error(ErrorCode::usage, "'" + failure.name + "' has no condition to take away; --sabotage misuse");
   if (asked.sabotage == "misuse" && failure.misuse.empty())
     throw Error(ErrorCode::usage, "'" + failure.name + "' has no misuse to take away; --sabotage condition");
-  if (!asked.dose.empty() && !failure.dose)
-    throw Error(ErrorCode::usage, "'" + failure.name + "' has no dose: leave --dose out");
+  if (!asked.dose.empty() && !failure.dose) throw Error(ErrorCode::usage, "'" + failure.name + "' has no dose: leave --dose out");
 }
 
 std::vector<Cell> cells_of(const Options& asked, const Failure& failure) {
@@ -136,9 +136,11 @@ Json metrics_json(const std::vector<TrialRecord>& trials) {
   Json list = Json::array();
   for (const TrialRecord& trial : trials) {
     Json metrics = Json::object(), missing = Json::object();
-    for (const Metric& metric : trial.metrics) metrics.set(metric.name, metric.is_text() ? Json(metric.text()) : Json(metric.number()));
+    for (const Metric& metric : trial.metrics)
+      metrics.set(metric.name, metric.is_text() ? Json(metric.text()) : Json(metric.number()));
     for (const auto& [name, why] : trial.missing) missing.set(name, why);
-    list.push_back(Json::object({{"arm", trial.arm}, {"dose", trial.dose}, {"outcome", trial.outcome}, {"metrics", metrics}, {"missing", missing}}));
+    list.push_back(Json::object(
+        {{"arm", trial.arm}, {"dose", trial.dose}, {"outcome", trial.outcome}, {"metrics", metrics}, {"missing", missing}}));
   }
   return list;
 }
@@ -165,8 +167,8 @@ class Reproduction {
                  static_cast<unsigned long long>(seed_));
     install_stop_signals();
     const bool several = targets_.size() > 1;
-    const OutputDirectory output(asked_.output, several ? (asked_.scenario.empty() ? "failures" : asked_.scenario)
-                                                        : targets_.front().failure.name);
+    const OutputDirectory output(
+        asked_.output, several ? (asked_.scenario.empty() ? "failures" : asked_.scenario) : targets_.front().failure.name);
     const std::int64_t begin = monotonic_ns();
     prepare(output.data(asked_.data));
     for (std::size_t i = 0; i < targets_.size() && !stop_requested(); ++i)
@@ -190,8 +192,10 @@ class Reproduction {
     }
   }
 
-  void one(const Target& target, const std::vector<Cell>& cells, int repetition, const std::string& directory, const std::string& data) {
-    const std::uint64_t seed = repetition == 0 ? seed_ : Seed(seed_).stream("repeat").at(static_cast<std::uint64_t>(repetition)) >> 16;
+  void one(const Target& target, const std::vector<Cell>& cells, int repetition, const std::string& directory,
+           const std::string& data) {
+    const std::uint64_t seed =
+        repetition == 0 ? seed_ : Seed(seed_).stream("repeat").at(static_cast<std::uint64_t>(repetition)) >> 16;
     std::vector<std::string> typed{call_.program};
     typed.insert(typed.end(), call_.arguments.begin(), call_.arguments.end());
     const RunPlan plan{.failure = target.failure,
@@ -224,7 +228,8 @@ class Reproduction {
       if (asked_.repeat > 1) name += " #" + std::to_string(repetition + 1);
       rows_.push_back({name, result.verdict.kind, result.verdict.reason, result.verdict.explanation, result.verdict.partial,
                        result.seconds, plan.replay});
-      if (!asked_.markdown.empty() && plan.judged) markdown_ += verdict_markdown(target.failure, result.verdict, plan.replay) + "\n";
+      if (!asked_.markdown.empty() && plan.judged)
+        markdown_ += verdict_markdown(target.failure, result.verdict, plan.replay) + "\n";
     }
     for (auto& [key, value] : std::initializer_list<std::pair<const char*, Json>>{
              {"seed", seed}, {"seconds", result.seconds}, {"record", result.record}, {"replay", plan.replay}})
@@ -268,7 +273,8 @@ class Reproduction {
     if (interrupted_ || stop_requested()) return 128 + stop_signal();
     const int code = static_cast<int>(exit_for(kinds_));
     if (!asked_.arm.empty() || asked_.expect.empty() || kinds_.empty()) return code;
-    const bool met = std::all_of(kinds_.begin(), kinds_.end(), [&](VerdictKind kind) { return verdict_name(kind) == asked_.expect; });
+    const bool met =
+        std::all_of(kinds_.begin(), kinds_.end(), [&](VerdictKind kind) { return verdict_name(kind) == asked_.expect; });
     if (met) return 0;
     const bool ours = code == static_cast<int>(Exit::internal) || code == static_cast<int>(Exit::leak);
     return ours || code == static_cast<int>(Exit::skipped) ? code : static_cast<int>(Exit::failure);
@@ -312,8 +318,13 @@ class Reproduction {
     for (const Count& count : repetitions())
       for (const auto& [verdict, number] : count.of) {
         const Interval interval = share(count, number);
-        list.push_back(Json::object({{"failure", count.failure}, {"verdict", verdict}, {"count", number}, {"of", count.total},
-                                     {"low", interval.low}, {"high", interval.high}, {"coverage", 0.95}}));
+        list.push_back(Json::object({{"failure", count.failure},
+                                     {"verdict", verdict},
+                                     {"count", number},
+                                     {"of", count.total},
+                                     {"low", interval.low},
+                                     {"high", interval.high},
+                                     {"coverage", 0.95}}));
       }
     return list;
   }
@@ -340,10 +351,13 @@ Command reproduce_command() {
       .arguments = "NAME|FILE...",
       .summary = "run a failure: control, faulty and remedied arms, evidence, verdict",
       .description =
-          "Each trial is a process tree of its own. Blocks of one trial an arm, in an order drawn from the seed, are run until the "
-          "verdict is decided; what was measured is kept in the output directory (record.jsonl), which 'misfire judge' reads again. "
+          "Each trial is a process tree of its own. Blocks of one trial an arm, in an order drawn from the seed, are run until "
+          "the "
+          "verdict is decided; what was measured is kept in the output directory (record.jsonl), which 'misfire judge' reads "
+          "again. "
           "The seed and progress go to standard error, the report to standard output.\n\n"
-          "Several failures: the worst verdict decides the exit code (70, 4, 3, 1, 2 in this order; 77 only if all were skipped).\n\n"
+          "Several failures: the worst verdict decides the exit code (70, 4, 3, 1, 2 in this order; 77 only if all were "
+          "skipped).\n\n"
           "Every option can also be given as an environment variable, MISFIRE_DATA for --data. Nothing is written outside the "
           "output directory and the data directory.",
       .options = OptionTable(
@@ -352,21 +366,55 @@ Command reproduce_command() {
            {"all", &asked->all, "all failures (of --scenario, when given)"},
            {"arm", &asked->arm, "that arm alone, without a verdict: its metrics", Unit::text, 0, 0, {}, "NAME"},
            {"all_arms", &asked->all_arms, "also the arms of popular advice and look-alikes"},
-           {"dose", &asked->dose, "another dose than the file's own; the neutral one must read healthy", Unit::text, 0, 0, {}, "VALUE"},
+           {"dose",
+            &asked->dose,
+            "another dose than the file's own; the neutral one must read healthy",
+            Unit::text,
+            0,
+            0,
+            {},
+            "VALUE"},
            {"sweep", &asked->sweep, "every dose of the file: onset and monotony"},
            {"repeat", &asked->repeat, "runs of each failure, each with a seed of its own", Unit::count, 1, 100000},
            {"seed", &asked->seed, "seed of the run; 0: a fresh one", Unit::count, 0, 18446744073709549568.0, {}, "N"},
-           {"blocks", &asked->blocks, "blocks at the first look, for failures that are not invariants; 0: as the file says", Unit::count, 0, 50},
+           {"blocks", &asked->blocks, "blocks at the first look, for failures that are not invariants; 0: as the file says",
+            Unit::count, 0, 50},
            {"deadline", &asked->deadline, "of one trial; 0: as the file says", Unit::seconds, 0, 1e6},
-           {"output", &asked->output, "where records go, made if needed; default misfire-out/NAME-TIME", Unit::text, 0, 0, {}, "DIR", 'o'},
-           {"data", &asked->data, "prepared data, made if needed; default DIR/data below an output directory that is given, else misfire-out/data", Unit::text, 0, 0, {}, "DIR"},
+           {"output",
+            &asked->output,
+            "where records go, made if needed; default misfire-out/NAME-TIME",
+            Unit::text,
+            0,
+            0,
+            {},
+            "DIR",
+            'o'},
+           {"data",
+            &asked->data,
+            "prepared data, made if needed; default DIR/data below an output directory that is given, else misfire-out/data",
+            Unit::text,
+            0,
+            0,
+            {},
+            "DIR"},
            {"json", &asked->json, "verdicts as JSON on standard output"},
            {"junit", &asked->junit, "verdicts as JUnit XML", Unit::text, 0, 0, {}, "FILE"},
            {"markdown", &asked->markdown, "verdicts as markdown, for a job's summary", Unit::text, 0, 0, {}, "FILE"},
-           {"expect", &asked->expect, "exit with 0 if every verdict is this one, else with 1 (errors, leaks and skips keep their codes)", Unit::text, 0, 0,
+           {"expect",
+            &asked->expect,
+            "exit with 0 if every verdict is this one, else with 1 (errors, leaks and skips keep their codes)",
+            Unit::text,
+            0,
+            0,
             {std::begin(verdicts), std::end(verdicts)}},
-           {"sabotage", &asked->sabotage, "check Misfire itself: take the condition or the misuse out of the faulty arm (verdict: invalid), or judge by a signature that cannot hold (not reproduced)",
-            Unit::text, 0, 0, {"none", "condition", "misuse", "signature"}}}),
+           {"sabotage",
+            &asked->sabotage,
+            "check Misfire itself: take the condition or the misuse out of the faulty arm (verdict: invalid), or judge by a "
+            "signature that cannot hold (not reproduced)",
+            Unit::text,
+            0,
+            0,
+            {"none", "condition", "misuse", "signature"}}}),
       .run = [asked](const Call& call) { return Reproduction(*asked, call).run(); },
       .examples = {{"misfire reproduce shm-exhaustion-sigbus", "watch it happen, and the remedy cure it"},
                    {"misfire reproduce ./mine.json --all-arms", "a failure of your own, with its look-alikes"},

@@ -60,7 +60,11 @@ std::string number_text(int number) {
 class Run {
  public:
   Run(const RunPlan& plan, Progress& progress)
-      : plan_(plan), progress_(progress), begin_ns_(monotonic_ns()), data_(absolute(plan.data)), record_path_(clear(plan.directory)),
+      : plan_(plan),
+        progress_(progress),
+        begin_ns_(monotonic_ns()),
+        data_(absolute(plan.data)),
+        record_path_(clear(plan.directory)),
         record_(RecordWriter::create(record_path_)) {
     Json header = Json::object({{"schema", record_schema_version},
                                 {"version", MISFIRE_VERSION},
@@ -112,7 +116,8 @@ class Run {
       why.push_back(need + ": " + found.reason + (found.remedy.empty() ? "" : "; " + found.remedy));
     }
     if (missing.empty()) return true;
-    record_.write("skipped", Json::object({{"failure", plan_.failure.name}, {"capability", missing.front()}, {"why", join(why, "; ")}}));
+    record_.write("skipped",
+                  Json::object({{"failure", plan_.failure.name}, {"capability", missing.front()}, {"why", join(why, "; ")}}));
     return false;
   }
 
@@ -131,12 +136,24 @@ class Run {
   void trial(const Cell& cell, int block, std::uint64_t seed) {
     const Arm& arm = plan_.failure.arm(cell.arm);
     const std::string own = plan_.directory + "/trial-" + number_text(++count_) + ".jsonl";
-    const Duration deadline = plan_.deadline > 0s            ? plan_.deadline
+    const Duration deadline = plan_.deadline > 0s           ? plan_.deadline
                               : plan_.failure.deadline > 0s ? plan_.failure.deadline
                                                             : default_deadline;
-    std::vector<std::string> argv{executable_, "--failure", plan_.argument, "--arm",   cell.arm, "--seed", std::to_string(seed),
-                                  "--block",   std::to_string(block),       "--record", own,     "--data", data_,
-                                  "--deadline", std::to_string(deadline.count()) + "ns"};
+    std::vector<std::string> argv{executable_,
+                                  "--failure",
+                                  plan_.argument,
+                                  "--arm",
+                                  cell.arm,
+                                  "--seed",
+                                  std::to_string(seed),
+                                  "--block",
+                                  std::to_string(block),
+                                  "--record",
+                                  own,
+                                  "--data",
+                                  data_,
+                                  "--deadline",
+                                  std::to_string(deadline.count()) + "ns"};
     const auto also = [&](const char* flag, const std::string& value) {
       argv.emplace_back(flag);
       argv.push_back(value);
@@ -150,10 +167,10 @@ class Run {
                         (cell.dose.empty() ? "" : " at " + cell.dose) + (sabotaged ? " without its " + plan_.sabotage : ""),
                     deadline);
     HostWatch host(plan_.directory);
-    const ProcessResult process = run_process({.argv = argv,
-                                               .environment = host.environment(),
-                                               .timeout = deadline + beyond_deadline,
-                                               .poll = [&] { progress_.update(); }});
+    const ProcessResult process =
+        run_process({.argv = argv, .environment = host.environment(), .timeout = deadline + beyond_deadline, .poll = [&] {
+                       progress_.update();
+                     }});
     const std::vector<std::string> left = host.clean();
     if (process.interrupted) {
       progress_.end("interrupted", Colour::yellow);
@@ -166,7 +183,8 @@ class Run {
   std::string take(const std::string& own, const ProcessResult& process, const Cell& cell, int block, std::uint64_t seed,
                    const std::vector<std::string>& left) {
     const bool failed = process.exit_code != 0 && process.exit_code != static_cast<int>(Exit::skipped);
-    if (process.exit_code == static_cast<int>(Exit::usage)) throw Error(ErrorCode::usage, "trial refused: " + last_words(process));
+    if (process.exit_code == static_cast<int>(Exit::usage))
+      throw Error(ErrorCode::usage, "trial refused: " + last_words(process));
     std::string ending;
     bool begun = false, ended = false, torn = false;
     const auto append = [&](const Json& line) {
@@ -278,8 +296,8 @@ class Run {
 
 bool reached_by_dose(const Failure& failure, const Arm& arm, const Json& dose) {
   const auto same = [](const TrialPlan& a, const TrialPlan& b) {
-    return a.workload == b.workload && std::equal(a.injections.begin(), a.injections.end(), b.injections.begin(), b.injections.end(),
-                                                  [](const auto& x, const auto& y) {
+    return a.workload == b.workload && std::equal(a.injections.begin(), a.injections.end(), b.injections.begin(),
+                                                  b.injections.end(), [](const auto& x, const auto& y) {
                                                     return x.armed == y.armed && (!x.armed || x.spec.options == y.spec.options);
                                                   });
   };
@@ -317,7 +335,8 @@ std::vector<Cell> cells_of_sweep(const Failure& failure) {
 }
 
 Failure with_blocks(const Failure& failure, int blocks, const Vocabulary& vocabulary) {
-  if (failure.invariant) throw Error(ErrorCode::usage, "'" + failure.name + "' is an invariant: one block decides, leave --blocks out");
+  if (failure.invariant)
+    throw Error(ErrorCode::usage, "'" + failure.name + "' is an invariant: one block decides, leave --blocks out");
   Json source = failure.source;
   source.set("blocks", blocks);
   Failure changed = parse_failure(source, vocabulary);
@@ -328,7 +347,8 @@ Failure with_blocks(const Failure& failure, int blocks, const Vocabulary& vocabu
 RunResult run_failure(const RunPlan& plan, Progress& progress) { return Run(plan, progress).go(); }
 
 Failure failure_of(const RunRecord& run, const Vocabulary& vocabulary) {
-  if (!run.failure.is_object()) throw Error(ErrorCode::invalid_input, "the record's 'run' line has no failure: it was not written by 'misfire reproduce'");
+  if (!run.failure.is_object())
+    throw Error(ErrorCode::invalid_input, "the record's 'run' line has no failure: it was not written by 'misfire reproduce'");
   return parse_failure(run.failure, vocabulary);
 }
 
@@ -342,7 +362,8 @@ Verdict judge_run(const RunRecord& run, const Vocabulary& vocabulary) {
 std::string scenario_executable(std::string_view scenario) {
   const std::string path = sibling_executable("misfire-" + std::string(scenario));
   if (::access(path.c_str(), X_OK) != 0)
-    throw Error(ErrorCode::not_found, "no executable '" + path + "' for the scenario '" + std::string(scenario) + "': build or install it beside misfire");
+    throw Error(ErrorCode::not_found, "no executable '" + path + "' for the scenario '" + std::string(scenario) +
+                                          "': build or install it beside misfire");
   return path;
 }
 
@@ -350,9 +371,10 @@ void prepare_data(std::string_view scenario, const std::string& directory, Progr
   const std::string parent = fs::path(absolute(directory)).parent_path().string();
   make_directories(parent);
   progress.begin("data in " + directory);
-  const ProcessResult result = run_process({.argv = {scenario_executable(scenario), "--prepare", "--data", directory},
-                                            .timeout = 600s,
-                                            .poll = [&] { progress.update(); }});
+  const ProcessResult result =
+      run_process({.argv = {scenario_executable(scenario), "--prepare", "--data", directory}, .timeout = 600s, .poll = [&] {
+                     progress.update();
+                   }});
   if (result.interrupted) return progress.end("interrupted", Colour::yellow);
   if (result.exit_code != 0) {
     progress.end("failed", Colour::red);

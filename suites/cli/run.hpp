@@ -24,7 +24,8 @@ struct Cell {
 std::vector<Cell> cells_of_arms(const Failure& failure, bool all, const std::string& dose = "");
 /// Control and faulty alone: for the neutral dose, and for the confusion matrix.
 std::vector<Cell> control_and_faulty(const Failure& failure, const std::string& dose = "");
-/// The faulty arm at every dose, with its control: one for all where the dose does not reach it. @throws Error{usage} without a dose
+/// The faulty arm at every dose, with its control: one for all where the dose does not reach it. @throws Error{usage} without a
+/// dose
 std::vector<Cell> cells_of_sweep(const Failure& failure);
 
 /// The failure with another number of blocks. @throws Error{usage} for an invariant or a number that files may not have either
@@ -32,20 +33,20 @@ Failure with_blocks(const Failure& failure, int blocks, const Vocabulary& vocabu
 
 struct RunPlan {
   Failure failure;
-  std::string argument;              ///< how a trial is told which failure: a shipped name, or an absolute path
+  std::string argument;  ///< how a trial is told which failure: a shipped name, or an absolute path
   std::vector<Cell> cells;
   std::uint64_t seed = 0;
-  std::string directory;             ///< for record.jsonl and the trials' own records; made
-  std::string data;                  ///< prepared data
-  std::string sabotage = "none";     ///< none, condition, misuse (of the faulty trial), signature (of the judgement)
-  Duration deadline{};               ///< of a trial; 0: the file's
+  std::string directory;                  ///< for record.jsonl and the trials' own records; made
+  std::string data;                       ///< prepared data
+  std::string sabotage = "none";          ///< none, condition, misuse (of the faulty trial), signature (of the judgement)
+  Duration deadline{};                    ///< of a trial; 0: the file's
   std::string command = {}, replay = {};  ///< as typed; what runs it again
-  bool judged = true;                ///< false: `blocks` of trials without a verdict
+  bool judged = true;                     ///< false: `blocks` of trials without a verdict
   int blocks = 1;
 };
 
 struct RunResult {
-  Verdict verdict;           ///< meaningless when interrupted or not judged, except for error, leak and skipped
+  Verdict verdict;  ///< meaningless when interrupted or not judged, except for error, leak and skipped
   bool interrupted = false;
   double seconds = 0;
   std::string record;

@@ -27,15 +27,17 @@ std::string stem(std::string word) {
   return word;
 }
 
-/// Words in small letters, without endings; long numbers and hexadecimal addresses are what differs from one occurrence to the next.
+/// Words in small letters, without endings; long numbers and hexadecimal addresses are what differs from one occurrence to the
+/// next.
 Words words_of(std::string_view text) {
-  static const Words silent = {"a",  "an", "and", "as", "at", "be", "by",   "for", "from", "if",   "in",   "is",  "it",
+  static const Words silent = {"a",  "an", "and", "as", "at",  "be", "by",   "for",  "from", "if",   "in",  "is",  "it",
                                "of", "on", "or",  "so", "the", "to", "than", "that", "this", "with", "was", "not", "will"};
   Words words;
   std::string word;
   const auto finish = [&] {
     const bool number = std::all_of(word.begin(), word.end(), [](char c) { return c >= '0' && c <= '9'; });
-    if (!word.empty() && !silent.contains(word) && !(number && word.size() > 2) && !word.starts_with("0x")) words.insert(stem(word));
+    if (!word.empty() && !silent.contains(word) && !(number && word.size() > 2) && !word.starts_with("0x"))
+      words.insert(stem(word));
     word.clear();
   };
   for (const char c : text) {

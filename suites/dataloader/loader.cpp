@@ -28,14 +28,15 @@ Batch::~Batch() {
   if (loader_ && slot_ >= 0) loader_->release(slot_);
 }
 
-Loader::Loader(const LoaderOptions& options, const Dataset& dataset, Seed seed, Recorder& recorder, Lane& lane, int recorder_descriptor,
-               Json description)
+Loader::Loader(const LoaderOptions& options, const Dataset& dataset, Seed seed, Recorder& recorder, Lane& lane,
+               int recorder_descriptor, Json description)
     : options_(options),
       dataset_(dataset),
       seed_(seed),
       lane_(lane),
       slot_bytes_(static_cast<std::size_t>(options.batch_size) * image_bytes),
-      schedule_({std::max(1, options.num_workers), options.prefetch_factor, options.in_order, options.assignment == "by_demand"}) {
+      schedule_(
+          {std::max(1, options.num_workers), options.prefetch_factor, options.in_order, options.assignment == "by_demand"}) {
   const bool threads = options.mode == "thread";
   if (options.segments == "pooled") {
     // As many as can be outstanding, the one in use, and those that the consumer keeps.
@@ -43,7 +44,8 @@ Loader::Loader(const LoaderOptions& options, const Dataset& dataset, Seed seed, 
     const std::size_t bytes = slot_bytes_ * static_cast<std::size_t>(slots);
     slots_ = threads || options.num_workers == 0
                  ? Segment::anonymous(bytes)
-                 : Segment::create(bytes, options.sharing == "name" ? Segment::Sharing::name : Segment::Sharing::descriptor, options.reserve);
+                 : Segment::create(bytes, options.sharing == "name" ? Segment::Sharing::name : Segment::Sharing::descriptor,
+                                   options.reserve);
     for (int slot = slots - 1; slot >= 0; --slot) free_slots_.push_back(slot);
   }
   if (options.num_workers == 0) {
@@ -80,7 +82,8 @@ void Loader::begin_epoch(int epoch) {
   std::uint64_t count = std::numeric_limits<std::uint32_t>::max() - first_batch_;  // a stream ends when its workers say so
   if (!options_.iterable) {
     const SamplerOptions sampler{dataset_.size(), options_.shuffle, options_.rank, options_.world_size, options_.pad};
-    batches_ = batches_of(sample_indices(sampler, seed_, static_cast<std::uint64_t>(epoch)), static_cast<std::size_t>(options_.batch_size), options_.drop_last);
+    batches_ = batches_of(sample_indices(sampler, seed_, static_cast<std::uint64_t>(epoch)),
+                          static_cast<std::size_t>(options_.batch_size), options_.drop_last);
     count = batches_.size();
   }
   schedule_.begin(first_batch_, count);
@@ -109,9 +112,11 @@ void Loader::assign() {
 }
 
 void Loader::take(Made made) {
-  if (made.status == Made::Status::no_space) throw Error(ErrorCode::no_space, "worker " + std::to_string(made.worker) + ": " + made.text);
+  if (made.status == Made::Status::no_space)
+    throw Error(ErrorCode::no_space, "worker " + std::to_string(made.worker) + ": " + made.text);
   if (made.status == Made::Status::error)
-    throw Error(ErrorCode::invalid_input, "worker " + std::to_string(made.worker) + ", batch " + std::to_string(made.batch) + ": " + made.text);
+    throw Error(ErrorCode::invalid_input,
+                "worker " + std::to_string(made.worker) + ", batch " + std::to_string(made.batch) + ": " + made.text);
   const bool empty = made.status == Made::Status::empty;
   schedule_.finished(made.batch, empty);
   if (empty) {
@@ -131,7 +136,8 @@ Batch Loader::deliver(Made made) {
   batch.slot_ = made.slot;
   batch.loader_ = this;
   const std::span<std::uint8_t> memory =
-      made.slot >= 0 ? slots_.bytes().subspan(static_cast<std::size_t>(made.slot) * slot_bytes_, slot_bytes_) : batch.segment_.bytes();
+      made.slot >= 0 ? slots_.bytes().subspan(static_cast<std::size_t>(made.slot) * slot_bytes_, slot_bytes_)
+                     : batch.segment_.bytes();
   batch.images_ = memory.first(batch.indices.size() * image_bytes);
   lane_.mark(site::delivered_batch, batch.number);
   lane_.sample(site::made_by, batch.worker, batch.number);
@@ -161,7 +167,8 @@ std::optional<Batch> Loader::next() {
       if (task.slot >= 0) release(task.slot);
       return std::nullopt;
     }
-    if (made.status != Made::Status::made) throw Error(made.status == Made::Status::no_space ? ErrorCode::no_space : ErrorCode::invalid_input, made.text);
+    if (made.status != Made::Status::made)
+      throw Error(made.status == Made::Status::no_space ? ErrorCode::no_space : ErrorCode::invalid_input, made.text);
     ++next_batch_;
     return deliver(std::move(made));
   }

@@ -33,9 +33,9 @@ class Batch {
   friend class Loader;
   Batch() = default;
   std::span<const std::uint8_t> images_;
-  Segment segment_;        ///< fresh memory
+  Segment segment_;  ///< fresh memory
   Loader* loader_ = nullptr;
-  int slot_ = -1;          ///< pooled memory
+  int slot_ = -1;  ///< pooled memory
 };
 
 /// Delivers batches of a dataset, made by worker processes or threads, or by the consumer itself.
@@ -46,8 +46,8 @@ class Batch {
 class Loader {
  public:
   /// @param description  of the dataset, for start_method spawn
-  Loader(const LoaderOptions& options, const Dataset& dataset, Seed seed, Recorder& recorder, Lane& lane, int recorder_descriptor = -1,
-         Json description = Json::object());
+  Loader(const LoaderOptions& options, const Dataset& dataset, Seed seed, Recorder& recorder, Lane& lane,
+         int recorder_descriptor = -1, Json description = Json::object());
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
   ~Loader();

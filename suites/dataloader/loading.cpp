@@ -62,8 +62,21 @@ struct LoadingOptions {
     std::vector<Option> list = loader_option_list(loader);
     const std::vector<Option> own{
         {"data", &data, "directory of the prepared images", Unit::text, 0, 0, {}, "DIR"},
-        {"source", &source, "your own images: a directory, a tar shard, or a directory of shards; replaces the prepared ones", Unit::text, 0, 0, {}, "PATH"},
-        {"image_class", &image_class, "prepared images to use: small 500 x 375, medium 1024 x 768", Unit::text, 0, 0, {"small", "medium"}},
+        {"source",
+         &source,
+         "your own images: a directory, a tar shard, or a directory of shards; replaces the prepared ones",
+         Unit::text,
+         0,
+         0,
+         {},
+         "PATH"},
+        {"image_class",
+         &image_class,
+         "prepared images to use: small 500 x 375, medium 1024 x 768",
+         Unit::text,
+         0,
+         0,
+         {"small", "medium"}},
         {"in_memory", &in_memory, "read all files once before the run"},
         {"images", &images, "samples in one epoch; the files are repeated to that number", Unit::count, 1, 1e8},
         {"epochs", &epochs, "passes over the data", Unit::count, 1, 1e6},
@@ -71,13 +84,26 @@ struct LoadingOptions {
         {"slow_samples", &slow_samples, "how many such images a slow batch holds", Unit::count, 1, 4096},
         {"read_delay", &read_delay, "latency added to every read of a sample: slow storage", Unit::seconds, 0, 60},
         {"shards", &shards, "shards of the iterable form", Unit::count, 1, 1e6},
-        {"table", &table, "records in memory beside the images: none, one flat buffer, or small reference-counted objects", Unit::text, 0, 0, {"none", "flat", "objects"}},
+        {"table",
+         &table,
+         "records in memory beside the images: none, one flat buffer, or small reference-counted objects",
+         Unit::text,
+         0,
+         0,
+         {"none", "flat", "objects"}},
         {"table_bytes", &table_bytes, "size of the table", Unit::bytes, 64, 1e12},
         {"table_reads", &table_reads, "share of a sample's records that loading it reads", Unit::fraction, 0, 1},
         {"leak_per_batch", &leak_per_batch, "memory that the consumer keeps for every batch", Unit::bytes, 0, 1e9},
-        {"index_rebuild", &index_rebuild, "entries of an index that the consumer sorts at every epoch's begin", Unit::count, 0, 1e9},
+        {"index_rebuild", &index_rebuild, "entries of an index that the consumer sorts at every epoch's begin", Unit::count, 0,
+         1e9},
         {"neighbours", &neighbours, "spinning processes beside the loader", Unit::count, 0, 1024},
-        {"worker_end", &worker_end, "how worker 0 ends: none, kill (SIGKILL), truncate (SIGBUS on a file cut short under its mapping)", Unit::text, 0, 0, {"none", "kill", "truncate"}},
+        {"worker_end",
+         &worker_end,
+         "how worker 0 ends: none, kill (SIGKILL), truncate (SIGBUS on a file cut short under its mapping)",
+         Unit::text,
+         0,
+         0,
+         {"none", "kill", "truncate"}},
         {"worker_end_batch", &worker_end_batch, "at its n-th batch", Unit::count, 1, 1e6},
         {"device", &device, "where the training step runs", Unit::text, 0, 0, {"host", "cuda"}},
         {"hidden", &hidden, "width of the model's hidden layer: cost of a step", Unit::count, 1, 65536},
@@ -130,7 +156,8 @@ class Photographs : public Dataset {
     memory[0] = 1;
   }
 
-  SampleResult load(std::size_t index, int epoch, std::span<std::uint8_t> out, std::int32_t& label, LoadContext& context) const override {
+  SampleResult load(std::size_t index, int epoch, std::span<std::uint8_t> out, std::int32_t& label,
+                    LoadContext& context) const override {
     thread_local JpegDecoder decoder;
     thread_local std::vector<std::uint8_t> buffer;
     thread_local volatile std::uint64_t records = 0;  // keeps the compiler from dropping the reads
@@ -138,12 +165,14 @@ class Photographs : public Dataset {
     const auto [source, place] = where(index);
     const auto tag = static_cast<std::uint32_t>(index);
     context.lane.begin(site::read, tag);
-    if (options_.read_delay > Duration::zero()) std::this_thread::sleep_for(options_.read_delay);  // the failure modelled is this delay
+    if (options_.read_delay > Duration::zero())
+      std::this_thread::sleep_for(options_.read_delay);  // the failure modelled is this delay
     const std::span<const std::uint8_t> bytes = source->read(place, buffer);
     context.lane.end(site::read, tag);
     context.bytes_read += bytes.size();
     JpegHeader header;
-    if (const DecodeResult result = decoder.read_header(bytes, header); !result) return {false, source->name(place) + ": " + result.message};
+    if (const DecodeResult result = decoder.read_header(bytes, header); !result)
+      return {false, source->name(place) + ": " + result.message};
     const Augmentation drawn =
         draw_augmentation(context.seed, static_cast<std::uint64_t>(epoch), index, header.width, header.height, crop_rule(index));
     label = static_cast<std::int32_t>(index % 10);
@@ -244,7 +273,8 @@ class Loading : public Workload {
     if (by_exec()) mine.table = "none";
     dataset_ = std::make_unique<Photographs>(mine);
     subject.note("images_from", Json(dataset_->origin()));
-    if (const SampleTable* table = dataset_->table()) subject.watch_region("table", table->memory().data(), table->memory().size());
+    if (const SampleTable* table = dataset_->table())
+      subject.watch_region("table", table->memory().data(), table->memory().size());
   }
 
   void run(Subject& subject) override {
@@ -265,16 +295,19 @@ class Loading : public Workload {
   }
 
  private:
-  bool by_exec() const { return options_.loader.mode == "process" && options_.loader.start_method == "spawn" && options_.loader.num_workers > 0; }
+  bool by_exec() const {
+    return options_.loader.mode == "process" && options_.loader.start_method == "spawn" && options_.loader.num_workers > 0;
+  }
 
   void train(Subject& subject, Lane& lane) {
     std::vector<std::unique_ptr<Loader>> loaders;  // one a rank, run one after the other
     for (int rank = 0; rank < options_.loader.world_size; ++rank) {
       LoaderOptions loader = options_.loader;
       loader.rank = rank;
-      loaders.push_back(std::make_unique<Loader>(loader, *dataset_, subject.seed(), subject.recorder(), lane, subject.recorder_descriptor(),
-                                                 options_.table_of_options().values()));
-      if (!loaders.back()->pool().empty()) subject.watch_region("batches", loaders.back()->pool().data(), loaders.back()->pool().size());
+      loaders.push_back(std::make_unique<Loader>(loader, *dataset_, subject.seed(), subject.recorder(), lane,
+                                                 subject.recorder_descriptor(), options_.table_of_options().values()));
+      if (!loaders.back()->pool().empty())
+        subject.watch_region("batches", loaders.back()->pool().data(), loaders.back()->pool().size());
       loaders.back()->start();
     }
     const Neighbours neighbours(options_.neighbours);
@@ -342,8 +375,9 @@ std::unique_ptr<Workload> make_workload(std::string_view) { return std::make_uni
 
 const Scenario& scenario() {
   static const Scenario description{
-      "dataloader",      "A loader of JPEG images feeding a training step: starvation, memory, order, placement.", {"loading"}, &make_workload, metrics(),
-      std::span(site::all)};
+      "dataloader", "A loader of JPEG images feeding a training step: starvation, memory, order, placement.",
+      {"loading"},  &make_workload,
+      metrics(),    std::span(site::all)};
   return description;
 }
 

@@ -30,7 +30,11 @@ struct Command {
   bool help = false;
   OptionTable table() {
     std::vector<Option> options = trial.table().options();
-    options.push_back({.name = "case", .target = &healthy_case, .help = "run one healthy case of cases.json as a trial", .unit = Unit::text, .value_name = "NAME"});
+    options.push_back({.name = "case",
+                       .target = &healthy_case,
+                       .help = "run one healthy case of cases.json as a trial",
+                       .unit = Unit::text,
+                       .value_name = "NAME"});
     options.push_back({.name = "prepare", .target = &prepare, .help = "make the data set in --data and exit"});
     options.push_back({.name = "help", .target = &help, .help = "show this text", .letter = 'h'});
     return OptionTable("", std::move(options));
@@ -54,11 +58,12 @@ TrialPlan plan_of_case(const std::string& name) {
 }
 
 int prepare(const std::string& directory) {
-  const auto data = dataloader::prepare_photographs(directory, {}, Seed(dataloader::data_seed), [](std::string_view what, double share) {
-    std::fprintf(stderr, "data: %.*s %3.0f %%\n", static_cast<int>(what.size()), what.data(), share * 100);
-  });
-  std::printf("%s: %zu small, %zu medium, %zu large images from %s%s\n", data.directory.c_str(), data.small.size(), data.medium.size(),
-              data.large.size(), data.origin.c_str(), data.reused ? " (there already)" : "");
+  const auto data =
+      dataloader::prepare_photographs(directory, {}, Seed(dataloader::data_seed), [](std::string_view what, double share) {
+        std::fprintf(stderr, "data: %.*s %3.0f %%\n", static_cast<int>(what.size()), what.data(), share * 100);
+      });
+  std::printf("%s: %zu small, %zu medium, %zu large images from %s%s\n", data.directory.c_str(), data.small.size(),
+              data.medium.size(), data.large.size(), data.origin.c_str(), data.reused ? " (there already)" : "");
   return 0;
 }
 
@@ -101,9 +106,11 @@ int benchmarks(int argc, char** argv, const std::string& data) {
   benchmark::Initialize(&argc, argv);
   if (benchmark::ReportUnrecognizedArguments(argc, argv)) return static_cast<int>(Exit::usage);
   const auto add = [&](const std::string& name, std::vector<std::string> arguments) {
-    benchmark::RegisterBenchmark(name.c_str(), [arguments = std::move(arguments), data](benchmark::State& state) {
-      run_as_benchmark(state, arguments, data);
-    })->UseManualTime()->Unit(benchmark::kMillisecond)->Iterations(1);
+    benchmark::RegisterBenchmark(name.c_str(), [arguments = std::move(arguments),
+                                                data](benchmark::State& state) { run_as_benchmark(state, arguments, data); })
+        ->UseManualTime()
+        ->Unit(benchmark::kMillisecond)
+        ->Iterations(1);
   };
   for (const auto& [name, options] : healthy_cases().at("cases").as_object()) add("healthy/" + name, {"--case", name});
   for (const std::string& path : shipped_failures("dataloader")) {

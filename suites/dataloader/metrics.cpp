@@ -19,10 +19,12 @@ namespace {
 
 constexpr MetricInfo table[] = {
     {"outcome", Unit::text, "how the subject ended: ok, failed, signal, timeout, memory_limit, error"},
-    {"failure", Unit::text, "the workload's word for a failure that it noticed (worker_killed, no_space, ...); none when there was none"},
+    {"failure", Unit::text,
+     "the workload's word for a failure that it noticed (worker_killed, no_space, ...); none when there was none"},
     {"worker_signal", Unit::count, "signal that ended a worker; 0 when none was ended by one"},
     {"shm_total_bytes", Unit::bytes, "size of the trial's /dev/shm, seen by the witness (largest)"},
-    {"shm_used_fraction", Unit::fraction, "used part of /dev/shm, seen by the witness (largest), or at the moment of a worker's death"},
+    {"shm_used_fraction", Unit::fraction,
+     "used part of /dev/shm, seen by the witness (largest), or at the moment of a worker's death"},
     {"worker_processes", Unit::count, "worker processes alive at once, counted by the witness in /proc"},
     {"worker_generations", Unit::ratio, "worker processes started for each worker slot, by process id"},
     {"epochs", Unit::count, "passes over the data that were begun"},
@@ -31,34 +33,41 @@ constexpr MetricInfo table[] = {
     {"step_seconds", Unit::seconds, "median time from one delivery to the next within an epoch"},
     {"load_seconds", Unit::seconds, "median time to make one batch, wherever it was made"},
     {"device_seconds", Unit::seconds, "median time of one training step on the device"},
-    {"step_over_longest", Unit::ratio, "median time from delivery to delivery over the longer of load and device, at least 1: above 1 they ran in turn"},
+    {"step_over_longest", Unit::ratio,
+     "median time from delivery to delivery over the longer of load and device, at least 1: above 1 they ran in turn"},
     {"data_wait_fraction", Unit::fraction, "time the consumer was blocked for a batch over the time in epochs"},
     {"longest_wait_seconds", Unit::seconds, "longest single wait for a batch"},
     {"consumer_load_fraction", Unit::fraction, "batches that the consumer's own thread made, over all that were begun"},
     {"overlap_fraction", Unit::fraction, "part of the device's busy time during which a batch was being made"},
-    {"held_wait_fraction", Unit::fraction, "time the consumer waited although a finished batch was there, kept back by order, over the time in epochs"},
-    {"longest_held_wait_over_load", Unit::ratio, "longest time within one wait that a finished batch was kept back by order, over the median time to make a batch"},
+    {"held_wait_fraction", Unit::fraction,
+     "time the consumer waited although a finished batch was there, kept back by order, over the time in epochs"},
+    {"longest_held_wait_over_load", Unit::ratio,
+     "longest time within one wait that a finished batch was kept back by order, over the median time to make a batch"},
     {"batches_outstanding", Unit::count, "batches begun and not yet delivered (most at once)"},
     {"in_order_fraction", Unit::fraction, "batches delivered in the order of their numbers"},
     {"busy_max_over_mean", Unit::ratio, "busiest worker's loading time over the mean of all workers"},
     {"round_robin_fraction", Unit::fraction, "batches made by the worker that strict rotation would choose"},
     {"load_tail_ratio", Unit::ratio, "longest time to make a batch over the lower quartile"},
-    {"first_batch_over_load", Unit::ratio, "first batch of a later epoch: time from the epoch's begin, over the median time to make a batch (median over epochs)"},
+    {"first_batch_over_load", Unit::ratio,
+     "first batch of a later epoch: time from the epoch's begin, over the median time to make a batch (median over epochs)"},
     {"sample_multiplicity_min", Unit::count, "times the least delivered sample of an epoch was delivered"},
     {"sample_multiplicity_max", Unit::count, "times the most delivered sample of an epoch was delivered"},
     {"shared_reads_fraction", Unit::fraction, "samples that more than one worker read, over all that were read"},
     {"idle_workers", Unit::count, "workers that started and delivered no batch"},
     {"shard_plan_faults", Unit::count, "copies of every sample beyond the first, plus workers that had nothing to do"},
     {"table_resident_bytes", Unit::bytes, "resident size of the sample table in the consumer"},
-    {"table_private_fraction", Unit::ratio, "private dirty pages of the table in all workers, over its resident size in the consumer; 0 without a table"},
+    {"table_private_fraction", Unit::ratio,
+     "private dirty pages of the table in all workers, over its resident size in the consumer; 0 without a table"},
     {"worker_minor_faults", Unit::count, "pages that the kernel had to map or copy for the workers (at the last look)"},
     {"workers_rss_bytes", Unit::bytes, "resident memory of all workers together"},
     {"workers_private_bytes", Unit::bytes, "private dirty memory of all workers together"},
     {"consumer_growth_bytes", Unit::bytes, "private dirty memory that the consumer gained from the first look to the last"},
     {"subject_cpus_allowed", Unit::count, "CPUs in the consumer's affinity mask"},
-    {"worker_cpus_fraction", Unit::fraction, "distinct CPUs that the loading processes may use, over the fewer of their number and the machine's CPUs"},
+    {"worker_cpus_fraction", Unit::fraction,
+     "distinct CPUs that the loading processes may use, over the fewer of their number and the machine's CPUs"},
     {"workers_within_mask_fraction", Unit::fraction, "workers whose CPU mask lies within the consumer's"},
-    {"involuntary_switches_per_second", Unit::ratio, "involuntary context switches of the workers for each second of their CPU time"},
+    {"involuntary_switches_per_second", Unit::ratio,
+     "involuntary context switches of the workers for each second of their CPU time"},
     {"remote_page_fraction", Unit::fraction, "resident pages of the batch memory on another NUMA node than the worker's CPUs"},
     {"bytes_read", Unit::bytes, "compressed bytes that were read"},
     {"bad_samples", Unit::count, "samples that could not be decoded"},
@@ -135,23 +144,27 @@ std::vector<std::pair<std::int64_t, std::int64_t>> merged(std::vector<std::pair<
   return result;
 }
 
-std::int64_t overlap(const std::pair<std::int64_t, std::int64_t>& span, const std::vector<std::pair<std::int64_t, std::int64_t>>& cover) {
+std::int64_t overlap(const std::pair<std::int64_t, std::int64_t>& span,
+                     const std::vector<std::pair<std::int64_t, std::int64_t>>& cover) {
   std::int64_t sum = 0;
-  for (const auto& [begin, end] : cover) sum += std::max<std::int64_t>(0, std::min(end, span.second) - std::max(begin, span.first));
+  for (const auto& [begin, end] : cover)
+    sum += std::max<std::int64_t>(0, std::min(end, span.second) - std::max(begin, span.first));
   return sum;
 }
 
 /// Collects metrics and reasons for those that are missing.
 class Sheet {
  public:
-  Sheet(std::vector<Metric>& metrics, std::vector<std::pair<std::string, std::string>>& missing) : metrics_(metrics), missing_(missing) {}
+  Sheet(std::vector<Metric>& metrics, std::vector<std::pair<std::string, std::string>>& missing)
+      : metrics_(metrics), missing_(missing) {}
   void number(std::string_view name, double value) { put(name, value); }
   void text(std::string_view name, std::string value) { put(name, std::move(value)); }
   void without(std::string_view name, std::string_view why) { missing_.emplace_back(name, why); }
 
  private:
   void put(std::string_view name, std::variant<double, std::string> value) {
-    const auto info = std::find_if(std::begin(table), std::end(table), [&](const MetricInfo& entry) { return entry.name == name; });
+    const auto info =
+        std::find_if(std::begin(table), std::end(table), [&](const MetricInfo& entry) { return entry.name == name; });
     MISFIRE_ASSERT(info != std::end(table));
     metrics_.push_back({std::string(name), info->unit, std::move(value)});
   }
@@ -161,8 +174,8 @@ class Sheet {
 
 /// Who loads: worker processes by their start marks, and threads of the consumer.
 struct Loaders {
-  std::set<std::int32_t> worker_pids;                  ///< processes other than the consumer
-  std::map<std::uint32_t, std::set<std::int32_t>> ids; ///< worker slot -> thread ids that filled it over time
+  std::set<std::int32_t> worker_pids;                   ///< processes other than the consumer
+  std::map<std::uint32_t, std::set<std::int32_t>> ids;  ///< worker slot -> thread ids that filled it over time
 };
 
 Loaders find_loaders(Timeline& timeline, int consumer) {
@@ -197,7 +210,8 @@ void pace(Timeline& timeline, Sheet& sheet) {
     sheet.number("data_wait_fraction", std::min(1.0, blocked / in_epochs));
     sheet.number("longest_wait_seconds", longest);
   } else {
-    for (const auto name : {"images_per_second", "data_wait_fraction", "longest_wait_seconds"}) sheet.without(name, "no epoch was begun");
+    for (const auto name : {"images_per_second", "data_wait_fraction", "longest_wait_seconds"})
+      sheet.without(name, "no epoch was begun");
   }
 
   std::vector<double> steps;
@@ -210,10 +224,12 @@ void pace(Timeline& timeline, Sheet& sheet) {
   const auto loads = timeline.lengths(site::load);
   const auto device = timeline.lengths(site::device);
   if (steps.empty() || loads.empty()) {
-    for (const auto name : {"step_seconds", "step_over_longest"}) sheet.without(name, "fewer than two batches were delivered in an epoch");
+    for (const auto name : {"step_seconds", "step_over_longest"})
+      sheet.without(name, "fewer than two batches were delivered in an epoch");
   } else {
     sheet.number("step_seconds", middle(steps));
-    sheet.number("step_over_longest", std::max(1.0, middle(steps) / std::max(middle(loads), device.empty() ? 0 : middle(device))));
+    sheet.number("step_over_longest",
+                 std::max(1.0, middle(steps) / std::max(middle(loads), device.empty() ? 0 : middle(device))));
   }
   if (loads.empty()) {
     sheet.without("load_seconds", "no batch was finished");
@@ -255,7 +271,8 @@ void overlap_and_place(Timeline& timeline, int consumer, std::int32_t consumer_t
   if (loads.empty()) {
     sheet.without("consumer_load_fraction", "no batch was begun");
   } else {
-    const auto own = std::count_if(loads.begin(), loads.end(), [&](const Span& load) { return load.pid == consumer && load.tid == consumer_tid; });
+    const auto own = std::count_if(loads.begin(), loads.end(),
+                                   [&](const Span& load) { return load.pid == consumer && load.tid == consumer_tid; });
     sheet.number("consumer_load_fraction", static_cast<double>(own) / static_cast<double>(loads.size()));
   }
   std::vector<std::pair<std::int64_t, std::int64_t>> loading;
@@ -290,8 +307,8 @@ void order(Timeline& timeline, const Loaders& loaders, Sheet& sheet) {
   for (const Span& epoch : timeline.spans(site::epoch)) in_epochs += epoch.seconds();
   if (in_epochs > 0) {
     // A batch is held from its finish to its delivery. While the consumer waits for another one in that time, order costs.
-    // The hand-over itself takes a moment: the first 0.5 ms after the finish are not counted. Nor is the time until every worker of
-    // an epoch has finished a batch: until then it is a worker's start that is waited for, not order.
+    // The hand-over itself takes a moment: the first 0.5 ms after the finish are not counted. Nor is the time until every worker
+    // of an epoch has finished a batch: until then it is a worker's start that is waited for, not order.
     std::map<std::int64_t, std::int64_t> all_started;  // epoch's begin -> then
     for (const Span& epoch : timeline.spans(site::epoch)) {
       std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> first;
@@ -384,7 +401,9 @@ void order(Timeline& timeline, const Loaders& loaders, Sheet& sheet) {
       rotating += static_cast<int>(event->value) == static_cast<int>(std::fmod(event->tag - first, slots));
     }
     sheet.number("round_robin_fraction", static_cast<double>(rotating) / static_cast<double>(made_by.size()));
-    sheet.number("idle_workers", std::max(0.0, slots - static_cast<double>(std::count_if(used.begin(), used.end(), [](int w) { return w >= 0; }))));
+    sheet.number(
+        "idle_workers",
+        std::max(0.0, slots - static_cast<double>(std::count_if(used.begin(), used.end(), [](int w) { return w >= 0; }))));
   }
 }
 
@@ -482,7 +501,8 @@ void witnessed(const Trace& trace, Timeline& timeline, const Loaders& loaders, S
           nodes_known = true;
           for (std::size_t node = 0; node < region.pages_by_node.size(); ++node) {
             nodes_seen.insert(node);
-            const bool allowed = std::find(process.mems_allowed.begin(), process.mems_allowed.end(), static_cast<int>(node)) != process.mems_allowed.end();
+            const bool allowed = std::find(process.mems_allowed.begin(), process.mems_allowed.end(), static_cast<int>(node)) !=
+                                 process.mems_allowed.end();
             (allowed ? local : remote) += region.pages_by_node[node];
           }
         }
@@ -510,7 +530,8 @@ void witnessed(const Trace& trace, Timeline& timeline, const Loaders& loaders, S
     for (const auto name : {"shm_total_bytes", "shm_used_fraction"}) sheet.without(name, "the witness could not read /dev/shm");
   }
   if (trace.observations.empty()) {
-    for (const auto name : {"worker_processes", "subject_cpus_allowed", "worker_cpus_fraction"}) sheet.without(name, "the witness saw no process");
+    for (const auto name : {"worker_processes", "subject_cpus_allowed", "worker_cpus_fraction"})
+      sheet.without(name, "the witness saw no process");
   } else {
     sheet.number("worker_processes", static_cast<double>(most_workers));
     if (subject_cpus >= 0)
@@ -520,7 +541,8 @@ void witnessed(const Trace& trace, Timeline& timeline, const Loaders& loaders, S
   }
   std::size_t started = 0;
   for (const auto& [slot, ids] : loaders.ids) started += ids.size();
-  sheet.number("worker_generations", loaders.ids.empty() ? 0 : static_cast<double>(started) / static_cast<double>(loaders.ids.size()));
+  sheet.number("worker_generations",
+               loaders.ids.empty() ? 0 : static_cast<double>(started) / static_cast<double>(loaders.ids.size()));
 
   const Json* machine = nullptr;
   for (const auto& [name, value] : trace.notes)
@@ -559,11 +581,13 @@ void witnessed(const Trace& trace, Timeline& timeline, const Loaders& loaders, S
     sheet.number("worker_minor_faults", minor_faults);
     sheet.number("workers_rss_bytes", workers_rss);
     sheet.number("workers_private_bytes", workers_private);
-    sheet.number("consumer_growth_bytes", first_consumer && last_consumer ? static_cast<double>(last_consumer->private_dirty_bytes) -
-                                                                               static_cast<double>(first_consumer->private_dirty_bytes)
-                                                                         : 0);
+    sheet.number("consumer_growth_bytes", first_consumer && last_consumer
+                                              ? static_cast<double>(last_consumer->private_dirty_bytes) -
+                                                    static_cast<double>(first_consumer->private_dirty_bytes)
+                                              : 0);
   } else {
-    for (const auto name : {"table_resident_bytes", "worker_minor_faults", "workers_rss_bytes", "workers_private_bytes", "consumer_growth_bytes"})
+    for (const auto name :
+         {"table_resident_bytes", "worker_minor_faults", "workers_rss_bytes", "workers_private_bytes", "consumer_growth_bytes"})
       sheet.without(name, "the subject ended before the witness was asked to look");
     sheet.without("table_private_fraction", "the subject ended before the witness was asked to look");
   }

@@ -40,9 +40,9 @@ struct PoolSetup {
   Seed seed{0};
   Recorder recorder = {};
   int recorder_descriptor = -1;
-  const Segment* slots = nullptr;      ///< null for fresh segments
+  const Segment* slots = nullptr;  ///< null for fresh segments
   std::size_t slot_bytes = 0;
-  Json description = Json::object();   ///< of the dataset, for start_method spawn
+  Json description = Json::object();  ///< of the dataset, for start_method spawn
 };
 
 std::unique_ptr<WorkerPool> make_process_pool(const PoolSetup& setup);

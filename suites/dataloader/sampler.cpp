@@ -25,12 +25,14 @@ std::vector<std::size_t> sample_indices(const SamplerOptions& options, Seed seed
   return mine;
 }
 
-std::vector<std::vector<std::size_t>> batches_of(const std::vector<std::size_t>& indices, std::size_t batch_size, bool drop_last) {
+std::vector<std::vector<std::size_t>> batches_of(const std::vector<std::size_t>& indices, std::size_t batch_size,
+                                                 bool drop_last) {
   std::vector<std::vector<std::size_t>> batches;
   for (std::size_t first = 0; first < indices.size(); first += batch_size) {
     const std::size_t last = std::min(first + batch_size, indices.size());
     if (drop_last && last - first < batch_size) break;
-    batches.emplace_back(indices.begin() + static_cast<std::ptrdiff_t>(first), indices.begin() + static_cast<std::ptrdiff_t>(last));
+    batches.emplace_back(indices.begin() + static_cast<std::ptrdiff_t>(first),
+                         indices.begin() + static_cast<std::ptrdiff_t>(last));
   }
   return batches;
 }

@@ -22,7 +22,8 @@ std::vector<std::size_t> sample_indices(const SamplerOptions& options, Seed seed
 /// Cuts into batches; the last one may be short, or is dropped.
 std::vector<std::vector<std::size_t>> batches_of(const std::vector<std::size_t>& indices, std::size_t batch_size, bool drop_last);
 
-/// Shards that worker `worker` of `workers` on rank `rank` of `world_size` reads: every (rank, worker)-th one, or all when not split.
+/// Shards that worker `worker` of `workers` on rank `rank` of `world_size` reads: every (rank, worker)-th one, or all when not
+/// split.
 std::vector<std::size_t> shards_of(std::size_t shards, int rank, int world_size, int worker, int workers, bool split);
 
 }  // namespace misfire::dataloader

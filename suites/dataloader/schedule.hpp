@@ -9,8 +9,8 @@
 
 namespace misfire::dataloader {
 
-/// Which worker makes which batch, and which finished batch is delivered next. No clock, no process: the same for worker processes
-/// and threads, and tested by itself.
+/// Which worker makes which batch, and which finished batch is delivered next. No clock, no process: the same for worker
+/// processes and threads, and tested by itself.
 ///
 /// @source torch.utils.data.DataLoader: at most num_workers x prefetch_factor batches outstanding; batch i to worker i mod
 ///         num_workers; in_order holds finished batches back until their turn.
@@ -33,7 +33,8 @@ class Schedule {
   void begin(std::uint32_t first, std::uint64_t count);
   /// The next assignment, if one may be made now. Call until it returns nothing.
   std::optional<Assignment> assign();
-  /// A batch was finished by its worker. `empty`: its worker's stream has ended; nothing is delivered for it, and that worker gets no more.
+  /// A batch was finished by its worker. `empty`: its worker's stream has ended; nothing is delivered for it, and that worker
+  /// gets no more.
   void finished(std::uint32_t batch, bool empty);
   /// The batch to deliver now, if one is ready in its turn.
   std::optional<std::uint32_t> deliver();
@@ -49,11 +50,11 @@ class Schedule {
   Options options_;
   std::uint64_t next_ = 0, end_ = 0;
   int rotation_ = 0;
-  std::vector<int> outstanding_;           ///< batches at each worker
-  std::vector<bool> ended_;                ///< workers whose stream has ended
-  std::map<std::uint32_t, int> in_flight_; ///< assigned, neither delivered nor found empty -> worker
-  std::map<std::uint32_t, bool> ready_;    ///< finished -> empty
-  std::deque<std::uint32_t> arrival_;      ///< ready ones in the order they came
+  std::vector<int> outstanding_;            ///< batches at each worker
+  std::vector<bool> ended_;                 ///< workers whose stream has ended
+  std::map<std::uint32_t, int> in_flight_;  ///< assigned, neither delivered nor found empty -> worker
+  std::map<std::uint32_t, bool> ready_;     ///< finished -> empty
+  std::deque<std::uint32_t> arrival_;       ///< ready ones in the order they came
 };
 
 }  // namespace misfire::dataloader

@@ -78,7 +78,8 @@ class ThreadPool : public WorkerPool {
         queue.pop_front();
       }
       std::span<std::uint8_t> slot;
-      if (task.slot >= 0) slot = setup_.slots->bytes().subspan(static_cast<std::size_t>(task.slot) * setup_.slot_bytes, setup_.slot_bytes);
+      if (task.slot >= 0)
+        slot = setup_.slots->bytes().subspan(static_cast<std::size_t>(task.slot) * setup_.slot_bytes, setup_.slot_bytes);
       Made made;
       if (trouble.empty()) {
         made = maker.make(task, slot);

@@ -20,13 +20,44 @@ std::vector<Option> loader_option_list(LoaderOptions& o) {
       {"batch_size", &o.batch_size, "samples in a batch", Unit::count, 1, 4096},
       {"prefetch_factor", &o.prefetch_factor, "batches outstanding for each worker", Unit::count, 1, 1024},
       {"in_order", &o.in_order, "deliver batches in the order of their numbers"},
-      {"assignment", &o.assignment, "who makes the next batch: strict rotation, or whoever has least to do", Unit::text, 0, 0, {"round_robin", "by_demand"}},
+      {"assignment",
+       &o.assignment,
+       "who makes the next batch: strict rotation, or whoever has least to do",
+       Unit::text,
+       0,
+       0,
+       {"round_robin", "by_demand"}},
       {"persistent_workers", &o.persistent_workers, "keep the workers from one epoch to the next"},
-      {"sharing", &o.sharing, "how batches in shared memory reach the consumer: by descriptor or by name", Unit::text, 0, 0, {"descriptor", "name"}},
-      {"segments", &o.segments, "shared memory: one pool, used again and again, or a fresh file for each batch", Unit::text, 0, 0, {"pooled", "fresh"}},
+      {"sharing",
+       &o.sharing,
+       "how batches in shared memory reach the consumer: by descriptor or by name",
+       Unit::text,
+       0,
+       0,
+       {"descriptor", "name"}},
+      {"segments",
+       &o.segments,
+       "shared memory: one pool, used again and again, or a fresh file for each batch",
+       Unit::text,
+       0,
+       0,
+       {"pooled", "fresh"}},
       {"reserve", &o.reserve, "take the pages of shared memory before they are written"},
-      {"affinity", &o.affinity, "CPUs of the workers: not set, one each, or those of a NUMA node in turn", Unit::text, 0, 0, {"none", "explicit", "per_node"}},
-      {"affinity_cpus", &o.affinity_cpus, "CPUs for affinity=explicit ('0-3,8'); empty: every CPU that the kernel grants", Unit::text, 0, 0, {}, "LIST"},
+      {"affinity",
+       &o.affinity,
+       "CPUs of the workers: not set, one each, or those of a NUMA node in turn",
+       Unit::text,
+       0,
+       0,
+       {"none", "explicit", "per_node"}},
+      {"affinity_cpus",
+       &o.affinity_cpus,
+       "CPUs for affinity=explicit ('0-3,8'); empty: every CPU that the kernel grants",
+       Unit::text,
+       0,
+       0,
+       {},
+       "LIST"},
       {"shuffle", &o.shuffle, "random order, another in each epoch"},
       {"drop_last", &o.drop_last, "leave out a last batch that is not full"},
       {"rank", &o.rank, "this rank", Unit::count, 0, 65535},
@@ -35,12 +66,19 @@ std::vector<Option> loader_option_list(LoaderOptions& o) {
       {"iterable", &o.iterable, "the dataset is a stream that each worker reads by itself"},
       {"split_shards", &o.split_shards, "each worker reads its own shards of the stream; otherwise all read everything"},
       {"held_batches", &o.held_batches, "batches that the consumer keeps after use", Unit::count, 0, 4096},
-      {"on_bad_sample", &o.on_bad_sample, "a sample that cannot be decoded is left out, or ends the epoch", Unit::text, 0, 0, {"skip", "refuse"}},
+      {"on_bad_sample",
+       &o.on_bad_sample,
+       "a sample that cannot be decoded is left out, or ends the epoch",
+       Unit::text,
+       0,
+       0,
+       {"skip", "refuse"}},
       {"timeout", &o.timeout, "longest wait for a batch; 0: no limit", Unit::seconds, 0, 1e6},
   };
 }
 
-BatchMaker::BatchMaker(const Dataset& dataset, const LoaderOptions& options, int worker, Seed seed, Lane& lane, Position* position)
+BatchMaker::BatchMaker(const Dataset& dataset, const LoaderOptions& options, int worker, Seed seed, Lane& lane,
+                       Position* position)
     : dataset_(dataset), options_(options), worker_(worker), context_{lane, seed, 0}, position_(position) {}
 
 std::vector<std::uint32_t> BatchMaker::next_of_stream(int epoch) {
@@ -49,7 +87,8 @@ std::vector<std::uint32_t> BatchMaker::next_of_stream(int epoch) {
     stream_at_ = 0;
     stream_.clear();
     const std::size_t shards = dataset_.shards();
-    for (const std::size_t shard : shards_of(shards, options_.rank, options_.world_size, worker_, std::max(1, options_.num_workers), options_.split_shards))
+    for (const std::size_t shard :
+         shards_of(shards, options_.rank, options_.world_size, worker_, std::max(1, options_.num_workers), options_.split_shards))
       for (std::size_t i = shard; i < dataset_.size(); i += shards) stream_.push_back(static_cast<std::uint32_t>(i));
   }
   const std::size_t count = std::min(static_cast<std::size_t>(options_.batch_size), stream_.size() - stream_at_);
@@ -76,14 +115,16 @@ Made BatchMaker::make(const Task& task, std::span<std::uint8_t> pool) {
     std::span<std::uint8_t> memory = pool;
     if (task.slot < 0) {
       const auto sharing = options_.sharing == "name" ? Segment::Sharing::name : Segment::Sharing::descriptor;
-      made.segment = options_.mode == "thread" || worker_ < 0 ? Segment::anonymous(wanted.size() * image_bytes)
-                                                              : Segment::create(wanted.size() * image_bytes, sharing, options_.reserve);
+      made.segment = options_.mode == "thread" || worker_ < 0
+                         ? Segment::anonymous(wanted.size() * image_bytes)
+                         : Segment::create(wanted.size() * image_bytes, sharing, options_.reserve);
       memory = made.segment.bytes();
     }
     for (const std::uint32_t index : wanted) {
       if (position_) position_->sample.store(index, std::memory_order_relaxed);
       std::int32_t label = 0;
-      const SampleResult result = dataset_.load(index, task.epoch, memory.subspan(made.indices.size() * image_bytes, image_bytes), label, context_);
+      const SampleResult result =
+          dataset_.load(index, task.epoch, memory.subspan(made.indices.size() * image_bytes, image_bytes), label, context_);
       if (!result.ok) {
         context_.lane.sample(site::bad_sample, index, task.batch);
         if (options_.on_bad_sample == "refuse") throw Error(ErrorCode::invalid_input, result.message);
@@ -115,7 +156,8 @@ void place_worker(const LoaderOptions& options, int worker) {
       cpu_set_t all;
       CPU_ZERO(&all);
       for (std::size_t cpu = 0; cpu < CPU_SETSIZE; ++cpu) CPU_SET(cpu, &all);
-      if (sched_setaffinity(0, sizeof all, &all) != 0) throw system_error("widen the CPU mask of worker", std::to_string(worker), errno);
+      if (sched_setaffinity(0, sizeof all, &all) != 0)
+        throw system_error("widen the CPU mask of worker", std::to_string(worker), errno);
       choice = affinity_mask();
     } else {
       choice = parse_cpu_list(options.affinity_cpus);
@@ -130,7 +172,8 @@ void place_worker(const LoaderOptions& options, int worker) {
   for (const int cpu : cpus)
     if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(static_cast<std::size_t>(cpu), &set);
   if (sched_setaffinity(0, sizeof set, &set) != 0)
-    throw Error(ErrorCode::invalid_input, "worker " + std::to_string(worker) + " cannot be bound to CPU " + cpu_list_text(cpus) + ": not a CPU that the kernel grants this process");
+    throw Error(ErrorCode::invalid_input, "worker " + std::to_string(worker) + " cannot be bound to CPU " + cpu_list_text(cpus) +
+                                              ": not a CPU that the kernel grants this process");
 }
 
 }  // namespace misfire::dataloader

@@ -74,7 +74,8 @@ class Dataset {
   /// Called before each batch that a worker makes, counted from 1.
   virtual void on_batch(int /*worker*/, int /*batches*/) const {}
   /// @param out  image_bytes bytes of the batch
-  virtual SampleResult load(std::size_t index, int epoch, std::span<std::uint8_t> out, std::int32_t& label, LoadContext& context) const = 0;
+  virtual SampleResult load(std::size_t index, int epoch, std::span<std::uint8_t> out, std::int32_t& label,
+                            LoadContext& context) const = 0;
 };
 
 /// What a worker is asked for.

@@ -1,6 +1,6 @@
-// Stands in for a scenario's executable: writes, at once, the record that a trial of a small model of data loading would leave, and
-// on demand misbehaves as trials may. The model reads the arm's plan, as a workload would: a small /dev/shm with deep prefetch kills
-// a worker; no workers make a step longer by its compute. What it is told to do wrong comes from the environment:
+// Stands in for a scenario's executable: writes, at once, the record that a trial of a small model of data loading would leave,
+// and on demand misbehaves as trials may. The model reads the arm's plan, as a workload would: a small /dev/shm with deep
+// prefetch kills a worker; no workers make a step longer by its compute. What it is told to do wrong comes from the environment:
 //
 //   CANNED_MODE  crash, cut, exit70, usage, skip, hang, after_outcome, full, unproved, symptomless, noisy,
 //                leave_process, leave_file, leave_shared_memory
@@ -70,8 +70,8 @@ int trial(const TrialOptions& options) {
   const std::string only = from_environment("CANNED_ARM");
   const std::string mode = only.empty() || only == arm.name ? from_environment("CANNED_MODE") : "";
   const Sabotage sabotage = options.sabotage == "condition" ? Sabotage::condition
-                            : options.sabotage == "misuse" ? Sabotage::misuse
-                                                           : Sabotage::none;
+                            : options.sabotage == "misuse"  ? Sabotage::misuse
+                                                            : Sabotage::none;
   const TrialPlan plan =
       compose(failure, arm, options.dose.empty() ? std::nullopt : std::optional(read_dose(failure, options.dose)), sabotage);
 

@@ -1,5 +1,5 @@
-// Goal: the commands that look things up answer, with exit code and JSON as promised, and say what is wrong with a wrong question.
-// Method: the driver itself.
+// Goal: the commands that look things up answer, with exit code and JSON as promised, and say what is wrong with a wrong
+// question. Method: the driver itself.
 
 #include <algorithm>
 #include <chrono>
@@ -74,7 +74,8 @@ TEST("list: all, by owner, by symptom, by a log on standard input, as JSON, as n
   CHECK(symptom.out.starts_with("shm-exhaustion-sigbus  job"));
   CHECK(contains(symptom.out, "Next: misfire show shm-exhaustion-sigbus"));
   CHECK_EQ(misfire({"list", "--names", "Bus", "error"}).out, "shm-exhaustion-sigbus\n");
-  const ProcessResult log = run_process({.argv = {"/bin/sh", "-c", "printf 'step 1\\nSIGBUS in worker: Bus error\\n' | " DRIVER " list --names -"}});
+  const ProcessResult log =
+      run_process({.argv = {"/bin/sh", "-c", "printf 'step 1\\nSIGBUS in worker: Bus error\\n' | " DRIVER " list --names -"}});
   CHECK_EQ(log.out, "shm-exhaustion-sigbus\n");
 }
 
@@ -89,7 +90,8 @@ TEST("list: what resembles nothing is exit code 1 and says so; JSON stays JSON")
 TEST("show: a shipped failure, a file of one's own, a broken file with its line") {
   const ProcessResult shipped = misfire({"show", "shm-exhaustion-sigbus"});
   CHECK_EQ(shipped.exit_code, 0);
-  for (const char* part : {"cause", "remedy", "who acts", "seen as", "signature", "sources", "needs", "Next: misfire reproduce"}) CHECK(contains(shipped.out, part));
+  for (const char* part : {"cause", "remedy", "who acts", "seen as", "signature", "sources", "needs", "Next: misfire reproduce"})
+    CHECK(contains(shipped.out, part));
   golden("show.txt", misfire({"show", canned("canned-signal")}).out);
   CHECK_EQ(json_of(misfire({"show", canned("canned-signal"), "--json"})).at("name").as_string(), "canned-signal");
   const std::string path = scratch() + "/broken.json";
@@ -145,7 +147,8 @@ TEST("judge: the verdict of a record, again; of a directory; of several the wors
   CHECK_EQ(json.as_array().at(1).at("verdict").as_string(), "invalid");
 
   std::string record = read_whole_file(out + "/record.jsonl");
-  const std::size_t at = record.find("{\"name\":\"worker_signal\"") == std::string::npos ? record.find("\"worker_signal\",\"value\":7") : 0;
+  const std::size_t at =
+      record.find("{\"name\":\"worker_signal\"") == std::string::npos ? record.find("\"worker_signal\",\"value\":7") : 0;
   if (at != std::string::npos && at != 0) record.replace(at, 25, "\"worker_signal\",\"value\":9");
   write_file_atomically(out + "/changed.jsonl", record);
   const ProcessResult changed = misfire({"judge", out + "/changed.jsonl"});
@@ -168,7 +171,9 @@ TEST("matrix: of records; a failure without a run is a problem") {
 
 TEST("baseline: recorded, compared, refused where there is none; a case that fails keeps nothing") {
   const std::string directory = scratch();
-  const std::vector<std::string> common{"--directory", directory + "/kept", "-o", directory + "/out", "--case", "processes-1", "--case", "processes-4", "--launches", "3"};
+  const std::vector<std::string> common{
+      "--directory", directory + "/kept", "-o", directory + "/out", "--case", "processes-1", "--case",
+      "processes-4", "--launches",        "3"};
   const auto run = [&](const std::string& action, std::vector<std::string> environment = {}) {
     std::vector<std::string> arguments{"baseline", action};
     arguments.insert(arguments.end(), common.begin(), common.end());
@@ -184,7 +189,7 @@ TEST("baseline: recorded, compared, refused where there is none; a case that fai
   CHECK_EQ(recorded.exit_code, 0);
   CHECK(contains(recorded.out, "1 session, 6 launches added"));
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));  // sessions are told apart by the second
-  CHECK_EQ(run("compare").exit_code, 2);  // one session: only floors can be checked
+  CHECK_EQ(run("compare").exit_code, 2);                         // one session: only floors can be checked
   CHECK_EQ(run("compare", {"CANNED_MODE=slow"}).exit_code, 1);
 }
 

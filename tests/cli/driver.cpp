@@ -32,7 +32,8 @@ std::string scratch() {
 void golden(const std::string& name, std::string text) {
   const auto replace = [&](const char* pattern, const char* by) { text = std::regex_replace(text, std::regex(pattern), by); };
   const auto literal = [&](const std::string& what, const std::string& by) {
-    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size())) text.replace(at, what.size(), by);
+    for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + by.size()))
+      text.replace(at, what.size(), by);
   };
   literal(DRIVER, "misfire");
   literal(MISFIRE_SOURCE_DIR, "<source>");

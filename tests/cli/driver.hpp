@@ -20,8 +20,8 @@ Json json_of(const ProcessResult& result);
 /// A directory for one test, gone with the program.
 std::string scratch();
 
-/// Compares with tests/golden/cli/<name>; with MISFIRE_UPDATE_GOLDEN in the environment writes it instead. Times, seeds, paths and
-/// process ids are replaced first.
+/// Compares with tests/golden/cli/<name>; with MISFIRE_UPDATE_GOLDEN in the environment writes it instead. Times, seeds, paths
+/// and process ids are replaced first.
 void golden(const std::string& name, std::string text);
 
 }  // namespace misfire::test

@@ -1,5 +1,5 @@
-// Goal: the driver turns what trials leave into the right verdict, exit code and output, whatever becomes of the trials, and leaves
-// nothing. Method: the driver itself, beside a stand-in for the scenario's executable that misbehaves on demand.
+// Goal: the driver turns what trials leave into the right verdict, exit code and output, whatever becomes of the trials, and
+// leaves nothing. Method: the driver itself, beside a stand-in for the scenario's executable that misbehaves on demand.
 
 #include <fcntl.h>
 #include <signal.h>
@@ -35,7 +35,8 @@ struct Seen {
 };
 
 /// Runs a canned failure with --json. @param mode CANNED_MODE, in `arm` only when that is given
-Seen reproduce(const std::string& name, std::vector<std::string> more = {}, const std::string& mode = "", const std::string& arm = "") {
+Seen reproduce(const std::string& name, std::vector<std::string> more = {}, const std::string& mode = "",
+               const std::string& arm = "") {
   std::vector<std::string> arguments{"reproduce", canned(name), "--json", "-o", scratch() + "/out", "--seed", "7"};
   arguments.insert(arguments.end(), more.begin(), more.end());
   Seen seen{misfire(arguments, {"CANNED_MODE=" + mode, "CANNED_ARM=" + arm}), {}, "", ""};
@@ -88,7 +89,8 @@ TEST("a failure that takes blocks gets five of each arm, in an order drawn from 
   }
   CHECK(std::adjacent_find(orders.begin(), orders.end(), std::not_equal_to<>()) != orders.end());
   const RunRecord again = read_run_record(text_at(only_run(reproduce("canned-step").json), "record"));
-  for (std::size_t i = 0; i < run.trials.size(); ++i) CHECK_EQ(run.trials[i].arm + std::to_string(run.trials[i].seed), again.trials[i].arm + std::to_string(again.trials[i].seed));
+  for (std::size_t i = 0; i < run.trials.size(); ++i)
+    CHECK_EQ(run.trials[i].arm + std::to_string(run.trials[i].seed), again.trials[i].arm + std::to_string(again.trials[i].seed));
 }
 
 TEST("an undecided interval asks for more blocks, up to the last look") {
@@ -132,7 +134,8 @@ TEST("doses: the neutral one is healthy, a sweep finds the onset, other spelling
 
 TEST("all arms, one arm alone, a block count of one's own") {
   CHECK_EQ(only_run(reproduce("canned-signal", {"--all-arms"}).json).at("arms").as_array().size(), 5u);
-  const ProcessResult alone = misfire({"reproduce", canned("canned-signal"), "--arm", "faulty", "--json", "-o", scratch() + "/out"});
+  const ProcessResult alone =
+      misfire({"reproduce", canned("canned-signal"), "--arm", "faulty", "--json", "-o", scratch() + "/out"});
   CHECK_EQ(alone.exit_code, 0);
   const Json run = only_run(json_of(alone)), trial = run.at("trials").as_array().at(0);
   CHECK_EQ(trial.at("metrics").at("worker_signal").as_int(), 7);
@@ -155,7 +158,8 @@ TEST("a trial that dies, gives up, hangs or is cut is our error, told in one lin
   }
   const Seen gave_up = reproduce("canned-signal", {}, "exit70", "faulty");
   CHECK(text_at(only_run(gave_up.json), "explanation").find("the canned trial gave up") != std::string::npos);
-  CHECK(text_at(only_run(reproduce("canned-signal", {}, "full").json), "explanation").find("No space left on device") != std::string::npos);
+  CHECK(text_at(only_run(reproduce("canned-signal", {}, "full").json), "explanation").find("No space left on device") !=
+        std::string::npos);
 }
 
 TEST("a trial that refuses its options is the caller's mistake; one that is skipped is skipped") {
@@ -185,27 +189,30 @@ TEST("a missing capability skips the failure before any trial, and judge says th
 }
 
 TEST("what a trial leaves is a leak, named, and removed") {
-  for (const auto& [mode, what] : {std::pair{"leave_process", "process "}, {"leave_file", "file "}, {"leave_shared_memory", "shared memory "}}) {
+  for (const auto& [mode, what] :
+       {std::pair{"leave_process", "process "}, {"leave_file", "file "}, {"leave_shared_memory", "shared memory "}}) {
     const Seen seen = reproduce("canned-signal", {}, mode, "remedied");
     CHECK_EQ(seen.process.exit_code, 4);
     CHECK_EQ(seen.verdict, "leak");
     CHECK(text_at(only_run(seen.json), "explanation").find(what) != std::string::npos);
   }
   CHECK_EQ(stand_ins(), 0);
-  for (const auto& entry : fs::directory_iterator("/dev/shm")) CHECK(!entry.path().filename().string().ends_with("-0") || !entry.path().filename().string().starts_with("misfire-"));
+  for (const auto& entry : fs::directory_iterator("/dev/shm"))
+    CHECK(!entry.path().filename().string().ends_with("-0") || !entry.path().filename().string().starts_with("misfire-"));
 }
 
 TEST("several failures: a table as the last output, the worst verdict decides, reports for build servers") {
   const std::string directory = scratch();
   const auto both = [&](const std::string& mode, const std::string& arm) {
-    return misfire({"reproduce", canned("canned-signal"), canned("canned-step"), "-o", directory + "/out", "--junit", directory + "/out.xml",
-                    "--markdown", directory + "/out.md"},
+    return misfire({"reproduce", canned("canned-signal"), canned("canned-step"), "-o", directory + "/out", "--junit",
+                    directory + "/out.xml", "--markdown", directory + "/out.md"},
                    {"CANNED_MODE=" + mode, "CANNED_ARM=" + arm});
   };
   const ProcessResult well = both("", "");
   CHECK_EQ(well.exit_code, 0);
   const std::vector<std::string> lines = split(well.out, '\n');
-  CHECK(lines.at(lines.size() - 2).find("2 ") != std::string::npos && lines.at(lines.size() - 2).find("reproduced in ") != std::string::npos);
+  CHECK(lines.at(lines.size() - 2).find("2 ") != std::string::npos &&
+        lines.at(lines.size() - 2).find("reproduced in ") != std::string::npos);
   CHECK(fs::exists(directory + "/out/canned-signal/record.jsonl") && fs::exists(directory + "/out/canned-step/record.jsonl"));
   CHECK(read_whole_file(directory + "/out.xml").find("tests=\"2\" failures=\"0\"") != std::string::npos);
   CHECK(read_whole_file(directory + "/out.md").find("canned-step") != std::string::npos);
@@ -215,7 +222,8 @@ TEST("several failures: a table as the last output, the worst verdict decides, r
 
 TEST("repeated runs have seeds of their own, counts and an interval") {
   const std::string out = scratch() + "/out";
-  const ProcessResult result = misfire({"reproduce", canned("canned-signal"), "--repeat", "3", "--json", "-o", out, "--seed", "11"});
+  const ProcessResult result =
+      misfire({"reproduce", canned("canned-signal"), "--repeat", "3", "--json", "-o", out, "--seed", "11"});
   const Json json = json_of(result);
   CHECK_EQ(json.at("runs").as_array().size(), 3u);
   CHECK(!(json.at("runs").as_array()[0].at("seed") == json.at("runs").as_array()[1].at("seed")));
@@ -239,13 +247,15 @@ TEST("an expectation that is met is success, one that is missed a failure, and e
 TEST("the replay command runs as it is and gives the same trials") {
   const Seen seen = reproduce("canned-step", {"--dose", "2"});
   const std::string directory = scratch();
-  const ProcessResult replayed = run_process(
-      {.argv = {"/bin/sh", "-c", "cd " + directory + " && " + text_at(only_run(seen.json), "replay") + " --json"}, .timeout = std::chrono::seconds(60)});
+  const ProcessResult replayed =
+      run_process({.argv = {"/bin/sh", "-c", "cd " + directory + " && " + text_at(only_run(seen.json), "replay") + " --json"},
+                   .timeout = std::chrono::seconds(60)});
   CHECK_EQ(replayed.exit_code, 0);
   const RunRecord first = read_run_record(text_at(only_run(seen.json), "record"));
   const RunRecord second = read_run_record(directory + "/" + text_at(only_run(json_of(replayed)), "record"));
   CHECK_EQ(first.trials.size(), second.trials.size());
-  for (std::size_t i = 0; i < first.trials.size(); ++i) CHECK_EQ(first.trials[i].metric("step_seconds")->number(), second.trials[i].metric("step_seconds")->number());
+  for (std::size_t i = 0; i < first.trials.size(); ++i)
+    CHECK_EQ(first.trials[i].metric("step_seconds")->number(), second.trials[i].metric("step_seconds")->number());
 }
 
 TEST("nothing is written outside the output directory, and a second run replaces the first") {
@@ -271,10 +281,12 @@ TEST("a directory that cannot be written, or is being written, is one clear line
   const ProcessResult forbidden = misfire({"reproduce", canned("canned-signal"), "-o", "/sys/misfire/out"});
   CHECK_EQ(forbidden.exit_code, 70);
   CHECK(forbidden.err.find("/sys/misfire") != std::string::npos);
-  const ProcessResult junit = misfire({"reproduce", canned("canned-signal"), "-o", scratch() + "/out", "--junit", "/nowhere/out.xml"});
+  const ProcessResult junit =
+      misfire({"reproduce", canned("canned-signal"), "-o", scratch() + "/out", "--junit", "/nowhere/out.xml"});
   CHECK_EQ(junit.exit_code, 64);
   CHECK(junit.out.empty());
-  const ProcessResult data = misfire({"reproduce", canned("canned-signal"), "-o", scratch() + "/out"}, {"CANNED_MODE=unprepared"});
+  const ProcessResult data =
+      misfire({"reproduce", canned("canned-signal"), "-o", scratch() + "/out"}, {"CANNED_MODE=unprepared"});
   CHECK_EQ(data.exit_code, 70);
   CHECK(data.err.find("No space left on device") != std::string::npos);
   const ProcessResult full = run_process({.argv = {"/bin/sh", "-c", std::string(DRIVER) + " list >/dev/full"}});
@@ -332,8 +344,9 @@ TEST("two drivers do not write to one directory") {
 
 TEST("a trial whose witness does not keep the deadline is ended by the driver") {
   const auto begin = std::chrono::steady_clock::now();
-  const ProcessResult result = misfire({"reproduce", canned("canned-signal"), "--deadline", "100ms", "--arm", "faulty", "-o", scratch() + "/out"},
-                                       {"CANNED_MODE=hang"});
+  const ProcessResult result =
+      misfire({"reproduce", canned("canned-signal"), "--deadline", "100ms", "--arm", "faulty", "-o", scratch() + "/out"},
+              {"CANNED_MODE=hang"});
   CHECK_EQ(result.exit_code, 70);
   CHECK(result.out.find("did not end in time") != std::string::npos);
   CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(20));

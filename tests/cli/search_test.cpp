@@ -25,14 +25,17 @@ std::string best(std::string_view text) {
 }
 
 TEST("a pasted log line finds its failure") {
-  CHECK_EQ(best("RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. It is possible that dataloader's workers are "
+  CHECK_EQ(best("RuntimeError: DataLoader worker (pid 4711) is killed by signal: Bus error. It is possible that dataloader's "
+                "workers are "
                 "out of shared memory. Please try to raise your shared memory limit."),
            "shm-exhaustion-sigbus");
   CHECK_EQ(best("ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm)."),
            "shm-exhaustion-sigbus");
-  CHECK_EQ(best("The dataloader, train_dataloader, does not have many workers which may be a bottleneck. Consider increasing the value "
-                "of the `num_workers` argument` (try 8 which is the number of cpus on this machine)"),
-           "no-workers-serial");
+  CHECK_EQ(
+      best(
+          "The dataloader, train_dataloader, does not have many workers which may be a bottleneck. Consider increasing the value "
+          "of the `num_workers` argument` (try 8 which is the number of cpus on this machine)"),
+      "no-workers-serial");
   CHECK_EQ(best("Too many dataloader workers: 16 (max is dataset.n_shards=4). Stopping 12 dataloader workers."),
            "iterable-duplicate-or-starved-shards");
 }
@@ -64,8 +67,8 @@ TEST("every search term and every name finds its own failure first") {
 
 TEST("other troubles, and nothing, find none") {
   for (const char* text : {"connection refused", "CUDA out of memory", "loss is NaN", "Segmentation fault (core dumped)",
-                           "OSError: [Errno 28] No space left on device", "Watchdog caught collective operation timeout", "", "\n\n",
-                           "4711 0x7f3a 99999", "lorem ipsum dolor sit amet"})
+                           "OSError: [Errno 28] No space left on device", "Watchdog caught collective operation timeout", "",
+                           "\n\n", "4711 0x7f3a 99999", "lorem ipsum dolor sit amet"})
     CHECK_EQ(best(text), "");
 }
 

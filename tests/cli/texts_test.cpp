@@ -45,7 +45,8 @@ TEST("a report: header and progress on standard error, the report on standard ou
   golden("reproduce.txt", result.out);
   golden("reproduce-progress.txt", result.err);
   CHECK(!contains(result.out + result.err, "\033"));
-  golden("summary.txt", misfire({"reproduce", canned("canned-signal"), canned("canned-step"), "--seed", "7", "-o", out + "-all"}).out);
+  golden("summary.txt",
+         misfire({"reproduce", canned("canned-signal"), canned("canned-step"), "--seed", "7", "-o", out + "-all"}).out);
   golden("arm.txt", misfire({"reproduce", canned("canned-signal"), "--seed", "7", "--arm", "faulty", "-o", out}).out);
 }
 

@@ -52,7 +52,8 @@ struct Script {
     return observation.processes.back();
   }
   std::vector<Metric> metrics() {
-    std::stable_sort(trace.events.begin(), trace.events.end(), [](const Event& a, const Event& b) { return a.monotonic_ns < b.monotonic_ns; });
+    std::stable_sort(trace.events.begin(), trace.events.end(),
+                     [](const Event& a, const Event& b) { return a.monotonic_ns < b.monotonic_ns; });
     missing.clear();
     return analyse(trace, missing);
   }
@@ -73,7 +74,8 @@ TEST("every metric is measured or missing with a reason, exactly once, on an emp
   const auto found = script.metrics();
   for (const MetricInfo& info : metrics()) {
     const auto measured = std::count_if(found.begin(), found.end(), [&](const Metric& m) { return m.name == info.name; });
-    const auto missing = std::count_if(script.missing.begin(), script.missing.end(), [&](const auto& m) { return m.first == info.name; });
+    const auto missing =
+        std::count_if(script.missing.begin(), script.missing.end(), [&](const auto& m) { return m.first == info.name; });
     CHECK_EQ(measured + missing, 1);
   }
 }
@@ -133,7 +135,8 @@ TEST("strict rotation and the one busy worker are seen from who made what") {
   Script script;
   script.workers({7, 8});
   script.span(site::epoch, 0, 200, 0, consumer);
-  for (std::uint32_t i = 0; i < 4; ++i) script.batch(i, static_cast<int>(i % 2), i % 2 ? 8 : 7, i * 40, i * 40 + (i % 2 ? 4 : 36), i * 40, i * 40 + 38);
+  for (std::uint32_t i = 0; i < 4; ++i)
+    script.batch(i, static_cast<int>(i % 2), i % 2 ? 8 : 7, i * 40, i * 40 + (i % 2 ? 4 : 36), i * 40, i * 40 + 38);
   CHECK_NEAR(script.number("round_robin_fraction"), 1.0, 1e-9);
   CHECK_NEAR(script.number("busy_max_over_mean"), 1.8, 1e-9);
   CHECK_NEAR(script.number("in_order_fraction"), 1.0, 1e-9);
