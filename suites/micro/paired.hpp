@@ -1,0 +1,56 @@
+#pragma once
+
+#include <benchmark/benchmark.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "harness/clock.hpp"
+
+namespace misfire::micro {
+
+/// One of the things that are compared, and how many operations a call does.
+struct Variant {
+  std::string name;
+  std::function<void()> run;
+  double operations = 1;
+};
+
+/// Runs the variants in turn, each iteration all of them, in rotating order, so that what slows the machine slows them alike. Reports
+/// "<name>_ns", the median time of an operation, and "<name>_over_<first>", the median of the ratio within an iteration. The iteration's
+/// time is that of the first variant.
+inline void compare(benchmark::State& state, const std::vector<Variant>& variants) {
+  std::vector<std::vector<double>> times(variants.size());
+  std::size_t first = 0;
+  for (const Variant& variant : variants) variant.run();  // warm up
+  for (auto _ : state) {
+    for (std::size_t k = 0; k < variants.size(); ++k) {
+      const std::size_t i = (first + k) % variants.size();
+      const std::int64_t begin = monotonic_ns();
+      variants[i].run();
+      times[i].push_back(static_cast<double>(monotonic_ns() - begin) / variants[i].operations);
+    }
+    first = (first + 1) % variants.size();
+    state.SetIterationTime(times[0].back() * variants[0].operations * 1e-9);
+  }
+  const auto median = [](std::vector<double> values) {
+    std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+    return values[values.size() / 2];
+  };
+  for (std::size_t i = 0; i < variants.size(); ++i) {
+    state.counters[variants[i].name + "_ns"] = median(times[i]);
+    if (i == 0) continue;
+    std::vector<double> ratios;
+    for (std::size_t n = 0; n < times[i].size(); ++n) ratios.push_back(times[i][n] / times[0][n]);
+    state.counters[variants[i].name + "_over_" + variants[0].name] = median(ratios);
+  }
+}
+
+void register_recorder();
+void register_images();
+void register_handover();
+
+}  // namespace misfire::micro
