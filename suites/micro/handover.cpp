@@ -1,5 +1,5 @@
-// What it costs to hand a batch (32 images of 224 x 224, 4.6 MiB) from one process to another: in memory that both have mapped, with
-// one byte to say so; in a fresh file of shared memory, whose pages must be taken and mapped; as a copy through a socket.
+// What it costs to hand a batch (32 images of 224 x 224, 4.6 MiB) from one process to another: in memory that both have mapped,
+// with one byte to say so; in a fresh file of shared memory, whose pages must be taken and mapped; as a copy through a socket.
 //
 // The worker writes one byte a page of the batch, so that pages which must be taken are taken; the consumer reads as many.
 
@@ -157,7 +157,8 @@ void batch(benchmark::State& state) {
   Worker worker;
   bool whole = true;
   const auto ask = [&](Worker::Form form) { return [&worker, &whole, form] { whole = worker.ask(form) && whole; }; };
-  compare(state, {{"pooled", ask(Worker::Form::pooled)}, {"fresh", ask(Worker::Form::fresh)}, {"copied", ask(Worker::Form::copied)}});
+  compare(state,
+          {{"pooled", ask(Worker::Form::pooled)}, {"fresh", ask(Worker::Form::fresh)}, {"copied", ask(Worker::Form::copied)}});
   if (!whole) state.SkipWithError("a batch did not arrive as it was sent");
 }
 

@@ -2,6 +2,8 @@
 //
 // The files are the small photographs of MISFIRE_DATA where they have been prepared, else synthetic images of like cost.
 
+#include "suites/micro/images.hpp"
+
 #include <cstdlib>
 #include <filesystem>
 
@@ -17,12 +19,15 @@ namespace {
 
 using Bytes = std::vector<std::uint8_t>;
 
-std::vector<Bytes> images(std::string& origin) {
+}  // namespace
+
+std::vector<std::vector<std::uint8_t>> images(std::string& origin) {
   std::vector<Bytes> files;
   if (const char* data = std::getenv("MISFIRE_DATA")) {
     std::vector<std::string> paths;
     std::error_code error;
-    for (const auto& entry : std::filesystem::directory_iterator(std::string(data) + "/small", error)) paths.push_back(entry.path().string());
+    for (const auto& entry : std::filesystem::directory_iterator(std::string(data) + "/small", error))
+      paths.push_back(entry.path().string());
     std::sort(paths.begin(), paths.end());
     for (const std::string& path : paths) {
       const std::string text = read_whole_file(path);
@@ -39,6 +44,8 @@ std::vector<Bytes> images(std::string& origin) {
   }
   return files;
 }
+
+namespace {
 
 void crop(benchmark::State& state) {
   constexpr int size = 224;
@@ -67,6 +74,8 @@ void crop(benchmark::State& state) {
 
 }  // namespace
 
-void register_images() { benchmark::RegisterBenchmark("image/crop", crop)->UseManualTime()->Unit(benchmark::kMillisecond)->MinTime(0.3); }
+void register_images() {
+  benchmark::RegisterBenchmark("image/crop", crop)->UseManualTime()->Unit(benchmark::kMillisecond)->MinTime(0.3);
+}
 
 }  // namespace misfire::micro

@@ -8,6 +8,7 @@ int main(int argc, char** argv) {
   misfire::micro::register_recorder();
   misfire::micro::register_images();
   misfire::micro::register_handover();
+  misfire::micro::register_loader();
   benchmark::RunSpecifiedBenchmarks();
   benchmark::Shutdown();
   return 0;

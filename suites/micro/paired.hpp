@@ -19,9 +19,10 @@ struct Variant {
   double operations = 1;
 };
 
-/// Runs the variants in turn, each iteration all of them, in rotating order, so that what slows the machine slows them alike. Reports
-/// "<name>_ns", the median time of an operation, and "<name>_over_<first>", the median of the ratio within an iteration. The iteration's
-/// time is that of the first variant.
+/// Runs the variants in turn, each iteration all of them, in rotating order, so that what slows the machine slows them alike.
+/// Reports
+/// "<name>_ns", the median time of an operation, and "<name>_over_<first>", the median of the ratio within an iteration. The
+/// iteration's time is that of the first variant.
 inline void compare(benchmark::State& state, const std::vector<Variant>& variants) {
   std::vector<std::vector<double>> times(variants.size());
   std::size_t first = 0;
@@ -49,8 +50,14 @@ inline void compare(benchmark::State& state, const std::vector<Variant>& variant
   }
 }
 
+/// JPEG files to decode: the small photographs below MISFIRE_DATA where these have been prepared, else synthetic images of like
+/// cost.
+/// @param origin  set to which
+std::vector<std::vector<std::uint8_t>> images(std::string& origin);
+
 void register_recorder();
 void register_images();
 void register_handover();
+void register_loader();
 
 }  // namespace misfire::micro

@@ -1,6 +1,7 @@
 // What an event costs its thread, and whether any is lost.
 //
-// recorder/event    a bare time stamp, a stamped event, an unstamped sample; the ring is small enough for the first-level cache and
+// recorder/event    a bare time stamp, a stamped event, an unstamped sample; the ring is small enough for the first-level cache
+// and
 //                   emptied by the same thread between batches, outside the time
 // recorder/drained  ten million events a second from this thread, the drain in another process: written, drained, lost
 
@@ -55,7 +56,8 @@ void event(benchmark::State& state) {
   };
   compare(state, {{"raw_ticks", [&] { batched([](int) { benchmark::DoNotOptimize(raw_ticks()); }); }, batch * batches},
                   {"stamped", [&] { batched([&](int i) { lane.mark(site, static_cast<std::uint32_t>(i)); }); }, batch * batches},
-                  {"unstamped", [&] { batched([&](int i) { lane.sample(site, i, static_cast<std::uint32_t>(i)); }); }, batch * batches}});
+                  {"unstamped", [&] { batched([&](int i) { lane.sample(site, i, static_cast<std::uint32_t>(i)); }); },
+                   batch * batches}});
   const Recorder::LaneInfo info = recorder.lane(0);
   if (info.dropped != 0 || info.written != drained) state.SkipWithError("events were lost although the ring was emptied");
 }
@@ -71,7 +73,8 @@ void drained(benchmark::State& state) {
   const ClockAnchor begin = ClockAnchor::take();
   usleep(20'000);
   const ClockAnchor end = ClockAnchor::take();
-  const double ticks_per_event = static_cast<double>(end.ticks - begin.ticks) / static_cast<double>(end.monotonic_ns - begin.monotonic_ns) * 1e9 / per_second;
+  const double ticks_per_event = static_cast<double>(end.ticks - begin.ticks) /
+                                 static_cast<double>(end.monotonic_ns - begin.monotonic_ns) * 1e9 / per_second;
   double written = 0, lost = 0, seconds = 0;
   for (auto _ : state) {
     const SharedMemory memory(Recorder::mapping_bytes(shape)), page(4096);
