@@ -61,7 +61,7 @@ class Lane {
     ring_ = other.ring_;
     mask_ = other.mask_;
     head_ = other.head_;
-    cached_tail_ = other.cached_tail_;
+    limit_ = other.limit_;
     return *this;
   }
   void mark(const Site& site, std::uint32_t tag = 0) noexcept { stamp(site, EventKind::mark, tag); }
@@ -74,7 +74,7 @@ class Lane {
 
  private:
   friend class Recorder;
-  Lane(LaneHeader* header, RawEvent* ring, std::uint64_t mask) : header_(header), ring_(ring), mask_(mask) {}
+  Lane(LaneHeader* header, RawEvent* ring, std::uint64_t mask) : header_(header), ring_(ring), mask_(mask), limit_(mask + 1) {}
   static std::uint16_t word(const Site& site, EventKind kind) noexcept {
     return static_cast<std::uint16_t>(site.id << 2 | static_cast<std::uint16_t>(kind));
   }
@@ -83,22 +83,23 @@ class Lane {
   }
   void push(const RawEvent& event) noexcept {
     if (!header_) return;
-    if (head_ - cached_tail_ > mask_) {
-      cached_tail_ = header_->tail.load(std::memory_order_acquire);
-      if (head_ - cached_tail_ > mask_) {
-        header_->dropped.store(header_->dropped.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-        return;
-      }
-    }
+    if (head_ == limit_ && !make_room()) return;
     ring_[head_ & mask_] = event;
     header_->head.store(++head_, std::memory_order_release);
+  }
+  /// Looks how far the drain has come. @return false, with the event counted as dropped, when the ring is full
+  [[gnu::noinline, gnu::cold]] bool make_room() noexcept {
+    limit_ = header_->tail.load(std::memory_order_acquire) + mask_ + 1;
+    if (head_ != limit_) return true;
+    header_->dropped.store(header_->dropped.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    return false;
   }
 
   LaneHeader* header_ = nullptr;
   RawEvent* ring_ = nullptr;
   std::uint64_t mask_ = 0;
   std::uint64_t head_ = 0;
-  std::uint64_t cached_tail_ = 0;
+  std::uint64_t limit_ = 0;  ///< the head at which the ring was full when the tail was last read
 };
 
 /// The rings of one trial in one shared mapping. The mapping belongs to the witness process, so what was recorded

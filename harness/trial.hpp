@@ -100,6 +100,7 @@ class Subject {
   /// Asks the witness to look at every process now (memory maps too) and waits for it to finish.
   virtual void look(std::string_view label, std::uint32_t tag = 0) = 0;
   /// From now on looks report this mapping of any descendant under that name. The range is the same in forked children.
+  /// Anonymous memory needs inaccessible pages around it: the kernel merges neighbours that are alike.
   virtual void watch_region(std::string_view name, const void* address, std::size_t bytes) = 0;
   /// A fact for the record and the analysis. Costs a message: not for hot paths.
   virtual void note(std::string_view name, Json value) = 0;

@@ -107,7 +107,7 @@ void put(std::string& bytes, const T* values, std::size_t count) {
 template <class T>
 void take(const std::string& bytes, std::size_t& at, T* values, std::size_t count) {
   if (at + count * sizeof(T) > bytes.size()) throw Error(ErrorCode::internal, "a loader message is shorter than it says");
-  std::memcpy(static_cast<void*>(values), bytes.data() + at, count * sizeof(T));
+  if (count > 0) std::memcpy(static_cast<void*>(values), bytes.data() + at, count * sizeof(T));
   at += count * sizeof(T);
 }
 

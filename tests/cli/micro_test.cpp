@@ -29,6 +29,8 @@ TEST("checks: each benchmark runs, checks what it has done, and reports its rati
   CHECK(drained.at("lost_fraction").as_double() >= 0 && drained.at("lost_fraction").as_double() < 1);
   CHECK(benchmark("image/crop", "0.02").at("whole_over_crop").as_double() > 0);
   CHECK(benchmark("handover/batch", "0.02").at("copied_over_pooled").as_double() > 0);
+  CHECK(benchmark("loader/first_batch", "0.02").at("first_batch_ns").as_double() > 0);
+  CHECK(benchmark("loader/empty", "0.02").at("process_ns").as_double() > 0);
 }
 
 TEST("checks: flags are Google Benchmark's, others are refused") {
@@ -48,6 +50,13 @@ TEST("figures: a stamped event costs a bare time stamp and 5 %, an unstamped one
 TEST("figures: a crop is at least 1.4 times as fast as decoding everything, and no copy is made at the hand-over") {
   CHECK(benchmark("image/crop", "1").at("whole_over_crop").as_double() >= 1.4);
   CHECK(benchmark("handover/batch", "1").at("copied_over_pooled").as_double() >= 3);
+}
+
+TEST("figures: the loader reaches 0.95 of its workers times one thread, and its first batch comes within 150 ms") {
+  const Json rate = benchmark("loader/rate", "1");
+  CHECK(rate.at("processes_efficiency").as_double() >= 0.95);
+  CHECK(rate.at("threads_efficiency").as_double() >= 0.95);
+  CHECK(benchmark("loader/first_batch", "1").at("first_batch_ns").as_double() <= 150e6);
 }
 
 }  // namespace

@@ -87,7 +87,9 @@ class Tiny : public Workload {
       for (int i = 0; i < 1 << 17; ++i) lane.sample(sites[2], i);
     if (behaviour_ == "look") {
       constexpr std::size_t bytes = 1 << 20;
-      auto* memory = static_cast<char*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+      // Inaccessible pages around it: the kernel merges neighbours that are alike.
+      auto* memory = static_cast<char*>(mmap(nullptr, bytes + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) + 4096;
+      mprotect(memory, bytes, PROT_READ | PROT_WRITE);
       for (std::size_t i = 0; i < bytes; i += 4096) memory[i] = 1;
       subject.watch_region("mine", memory, bytes);
       subject.look("here", 42);
