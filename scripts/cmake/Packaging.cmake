@@ -1,4 +1,5 @@
-# What is installed beside the programs, which their folders install, and the packages that cpack makes. The data that programs read
+# What is installed beside the programs, which their folders install, and the packages that cpack makes. The data that
+# programs read
 # lies under share/misfire as it lies in the source tree: harness/files.hpp looks for <program>/../share/misfire.
 
 install(DIRECTORY suites results DESTINATION ${CMAKE_INSTALL_DATADIR}/misfire FILES_MATCHING PATTERN "*.json")

@@ -64,23 +64,20 @@ std::set<std::string> our_shared_memory() {
   for (const auto& entry : fs::directory_iterator("/dev/shm", error)) {
     const std::string name = entry.path().filename().string();
     struct stat status {};
-    if (name.starts_with("misfire-") && ::lstat(entry.path().c_str(), &status) == 0 && status.st_uid == ::geteuid())
+    const bool by_pid = name.starts_with("misfire-") && name.size() > 8 && name[8] >= '0' && name[8] <= '9';
+    if (by_pid && ::lstat(entry.path().c_str(), &status) == 0 && status.st_uid == ::geteuid())
       found.insert(entry.path().string());
   }
   return found;
 }
 
-/// Whether any process whose id stands in the file's name is there.
 bool maker_lives(const std::string& path) {
-  for (const std::string& part : split(fs::path(path).filename().string(), '-')) {
-    if (part.empty() || part.find_first_not_of("0123456789") != std::string::npos) continue;
-    std::ifstream stream("/proc/" + part + "/stat");
-    std::string line;
-    std::getline(stream, line);
-    const auto name_end = line.rfind(')');  // "<pid> (<name>) <state> ..."
-    if (name_end != std::string::npos && line.size() > name_end + 2 && line[name_end + 2] != 'Z') return true;
-  }
-  return false;
+  const std::vector<std::string> parts = split(fs::path(path).filename().string(), '-');
+  std::ifstream stream("/proc/" + (parts.size() > 1 ? parts[1] : "") + "/stat");
+  std::string line;
+  std::getline(stream, line);
+  const auto name_end = line.rfind(')');  // "<pid> (<name>) <state> ..."
+  return name_end != std::string::npos && line.size() > name_end + 2 && line[name_end + 2] != 'Z';
 }
 
 /// "<mount point> <source>" of each mount that could be ours.

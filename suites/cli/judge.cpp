@@ -1,5 +1,6 @@
 // misfire judge, misfire matrix: what records say, read again. The matrix makes its records first when none are given.
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 #include <memory>
@@ -61,8 +62,8 @@ struct MatrixOptions {
   bool json = false;
 };
 
-/// Control and faulty arm of one failure, in as many blocks as its own signature needs.
-RunRecord run_row(const Failure& failure, const MatrixOptions& asked, std::uint64_t seed, const OutputDirectory& output,
+/// Control and faulty arm of one failure.
+RunRecord run_row(const Failure& failure, int blocks, const MatrixOptions& asked, std::uint64_t seed, const OutputDirectory& output,
                   const std::string& program, Progress& progress) {
   RunPlan plan{.failure = failure,
                .argument = failure.name,
@@ -74,7 +75,7 @@ RunRecord run_row(const Failure& failure, const MatrixOptions& asked, std::uint6
   plan.command =
       shell_quote(std::vector<std::string>{program, "matrix", "--scenario", asked.scenario, "--seed", std::to_string(seed)});
   plan.replay = plan.command;
-  plan.blocks = looks(failure).front();
+  plan.blocks = blocks;
   const RunResult result = run_failure(plan, progress);
   if (result.verdict.kind == VerdictKind::error || result.verdict.kind == VerdictKind::leak)
     progress.note("  " + failure.name + ": " + result.verdict.explanation);
@@ -112,8 +113,10 @@ int matrix(MatrixOptions asked, const Call& call) {
     const OutputDirectory output(asked.output, "matrix-" + asked.scenario);
     Progress progress;
     prepare_data(asked.scenario, output.data(asked.data), progress);
+    int blocks = 1;  // as many as the most demanding signature needs: each row is judged by all of them
+    for (const Failure& failure : failures) blocks = std::max(blocks, looks(failure).front());
     for (const Failure& failure : failures) {
-      if (!stop_requested()) runs.push_back(run_row(failure, asked, seed, output, call.program, progress));
+      if (!stop_requested()) runs.push_back(run_row(failure, blocks, asked, seed, output, call.program, progress));
       if (stop_requested()) return 128 + stop_signal();
     }
   }

@@ -48,6 +48,7 @@ constexpr MetricInfo table[] = {
     {"busy_max_over_mean", Unit::ratio, "busiest worker's loading time over the mean of all workers"},
     {"round_robin_fraction", Unit::fraction, "batches made by the worker that strict rotation would choose"},
     {"load_tail_ratio", Unit::ratio, "longest time to make a batch over the lower quartile"},
+    {"batch_bytes_tail_ratio", Unit::ratio, "most compressed bytes read for one batch over the lower quartile"},
     {"first_batch_over_load", Unit::ratio,
      "first batch of a later epoch: time from the epoch's begin, over the median time to make a batch (median over epochs)"},
     {"sample_multiplicity_min", Unit::count, "times the least delivered sample of an epoch was delivered"},
@@ -92,7 +93,7 @@ double middle(std::vector<double> values) {
 /// The trace cut into spans and samples, each by site.
 class Timeline {
  public:
-  explicit Timeline(const Trace& trace) : trace_(trace) {
+  explicit Timeline(const Trace& trace) {
     std::map<std::tuple<std::uint16_t, std::int32_t, std::uint32_t>, std::size_t> open;
     for (const Event& event : trace.events) {
       last_ns = std::max(last_ns, event.monotonic_ns);
@@ -126,7 +127,6 @@ class Timeline {
   std::int64_t last_ns = 0;
 
  private:
-  const Trace& trace_;
   std::map<std::uint16_t, std::vector<Span>> spans_;
   std::map<std::uint16_t, std::vector<const Event*>> points_;
 };
@@ -261,7 +261,16 @@ void pace(Timeline& timeline, Sheet& sheet) {
     sheet.number("first_batch_over_load", middle(firsts) / middle(loads));
 
   double bytes = 0;
-  for (const Event* event : timeline.points(site::bytes)) bytes += event->value;
+  std::vector<double> batch_bytes;
+  for (const Event* event : timeline.points(site::bytes)) {
+    bytes += event->value;
+    batch_bytes.push_back(event->value);
+  }
+  std::sort(batch_bytes.begin(), batch_bytes.end());
+  if (batch_bytes.empty() || batch_bytes[(batch_bytes.size() - 1) / 4] <= 0)
+    sheet.without("batch_bytes_tail_ratio", "no batch was made");
+  else
+    sheet.number("batch_bytes_tail_ratio", batch_bytes.back() / batch_bytes[(batch_bytes.size() - 1) / 4]);
   sheet.number("bytes_read", bytes);
   sheet.number("bad_samples", static_cast<double>(timeline.points(site::bad_sample).size()));
 }

@@ -82,16 +82,23 @@ std::optional<Result> run_tiny(Containment tier, const TrialPlan& plan, Duration
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   if (result.exit_code == 77) return std::nullopt;
   // We are a subreaper in this test: whatever was left would be our child now.
-  result.clean =
-      descendants(getpid()).empty() && entries("/dev/shm", "-tiny") == shm_before && entries(temporary.c_str()).size() == 2;
+  // Killed processes may take a moment to go: two seconds at most.
+  const std::int64_t patience = monotonic_ns() + 2'000'000'000;
+  do {
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {
+    }
+    result.clean =
+        descendants(getpid()).empty() && entries("/dev/shm", "-tiny") == shm_before && entries(temporary.c_str()).size() == 2;
+    if (!result.clean) usleep(10'000);
+  } while (!result.clean && monotonic_ns() < patience);
   std::istringstream text(read_whole_file(out.path() + "/trial.jsonl"));
   for (std::string line; std::getline(text, line);) result.lines.push_back(Json::parse(line, "trial.jsonl"));
   if (access((out.path() + "/trial.jsonl.raw").c_str(), R_OK) == 0) result.raw = read_whole_file(out.path() + "/trial.jsonl.raw");
   if (const Json* trial = result.line("trial"); trial && trial->find("containment")) {
-    // A poorer machine may give less than was allowed; it must say so.
+    // A poorer machine, or a sanitizer's own thread, may give less than was allowed; the record says so.
     const std::string got = trial->at("containment").as_string();
-    if (got != containment_name(tier)) return std::nullopt;
-    CHECK_EQ(trial->find("containment_refused") != nullptr, tier != Containment::user_namespace);
+    CHECK_EQ(trial->find("containment_refused") != nullptr, got != containment_name(Containment::user_namespace));
+    if (got != containment_name(tier) && tier != Containment::user_namespace) return std::nullopt;  // tried already
   }
   return result;
 }
