@@ -58,11 +58,28 @@ std::string enter_namespaces(bool user) {
   return {};
 }
 
+/// Makes every mount of this namespace private, so that those made in it stay in it.
+std::string detach_mounts() {
+  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0) return {};
+  if (errno != EINVAL) return failed("make mounts private");
+  // In a chroot "/" may be no mount point, and the mount that holds it is out of reach. Entering the namespace that we are in
+  // already makes its root ours; then back.
+  const int root = open("/", O_PATH | O_DIRECTORY | O_CLOEXEC), here = open(".", O_PATH | O_DIRECTORY | O_CLOEXEC);
+  const int ourselves = static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0));
+  if (root < 0 || here < 0 || ourselves < 0) return failed("make mounts private in a chroot");
+  if (setns(ourselves, CLONE_NEWNS) != 0) return failed("leave the chroot");
+  const bool made = mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0;
+  const std::string why = made ? "" : failed("make mounts private outside of the chroot");
+  if (fchdir(root) != 0 || chroot(".") != 0 || fchdir(here) != 0) return failed("return to the chroot");
+  for (const int descriptor : {root, here, ourselves}) close(descriptor);
+  return why;
+}
+
 /// Run by the first process of the namespaces.
 std::string make_private_mounts() {
-  if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) return failed("make mounts private");
+  if (const std::string why = detach_mounts(); !why.empty()) return why;
   if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) return failed("mount /proc");
-  if (mount("misfire-shm", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "size=50%,mode=1777") != 0) return failed("mount /dev/shm");
+  if (mount(private_shm_source, "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "size=50%,mode=1777") != 0) return failed("mount /dev/shm");
   return {};
 }
 
@@ -81,9 +98,10 @@ void kill_descendants(const std::vector<int>& spared = {}) {
 struct Traces {
   std::string name, directory;
   Traces() {
+    const char* given = std::getenv(shm_prefix_variable);
     char text[32];
-    std::snprintf(text, sizeof text, "misfire-%016llx", static_cast<unsigned long long>(Seed::random().value()));
-    name = text;
+    std::snprintf(text, sizeof text, "-%016llx", static_cast<unsigned long long>(Seed::random().value()));
+    name = std::string(given ? given : "misfire") + text;
     std::error_code ignored;
     directory = (std::filesystem::temp_directory_path(ignored) / name).string();
   }

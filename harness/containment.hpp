@@ -23,8 +23,11 @@ struct Contained {
 };
 
 /// Environment variable that holds, without namespaces, the first part of the name of every file that may be made in /dev/shm:
-/// such files are removed afterwards.
+/// such files are removed afterwards. Where it is set already the name begins with that, so that who set it can look for what is left.
 inline constexpr const char* shm_prefix_variable = "MISFIRE_SHM_PREFIX";
+
+/// Source of the trial's own tmpfs on /dev/shm, as /proc/self/mountinfo shows it.
+inline constexpr const char* private_shm_source = "misfire-shm";
 
 /// Runs `body` in a child process that is the first in the best containment this machine allows, with private /proc and /dev/shm
 /// where there are namespaces, and waits for it. Whatever the child leaves is killed. When the caller dies, so does everything.

@@ -1,6 +1,6 @@
 // Processes are known by a mark in their environment, which is inherited whatever they do to their parents, groups and sessions.
-// Temporary files are known by where they lie. Shared memory of ours carries the id of the process that made it, mounts of ours
-// a source that begins with our name, or a place below our directories.
+// Temporary files are known by where they lie, shared memory by the first part of its name, which the trial is told; mounts of ours
+// have a source that begins with our name, or a place below our directories.
 //
 // Not seen: a process that clears its environment, files written outside TMPDIR.
 
@@ -9,7 +9,6 @@
 #include <dirent.h>
 #include <signal.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -18,13 +17,12 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <sstream>
 #include <thread>
 
 #include "harness/clock.hpp"
+#include "harness/containment.hpp"
 #include "harness/files.hpp"
-#include "harness/text.hpp"
 
 namespace misfire::cli {
 namespace {
@@ -57,29 +55,6 @@ std::string name_of(int pid) {
   return name;
 }
 
-/// Named segments of Misfire's: "misfire-<pid>-<n>".
-std::set<std::string> our_shared_memory() {
-  std::set<std::string> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator("/dev/shm", error)) {
-    const std::string name = entry.path().filename().string();
-    struct stat status {};
-    const bool by_pid = name.starts_with("misfire-") && name.size() > 8 && name[8] >= '0' && name[8] <= '9';
-    if (by_pid && ::lstat(entry.path().c_str(), &status) == 0 && status.st_uid == ::geteuid())
-      found.insert(entry.path().string());
-  }
-  return found;
-}
-
-bool maker_lives(const std::string& path) {
-  const std::vector<std::string> parts = split(fs::path(path).filename().string(), '-');
-  std::ifstream stream("/proc/" + (parts.size() > 1 ? parts[1] : "") + "/stat");
-  std::string line;
-  std::getline(stream, line);
-  const auto name_end = line.rfind(')');  // "<pid> (<name>) <state> ..."
-  return name_end != std::string::npos && line.size() > name_end + 2 && line[name_end + 2] != 'Z';
-}
-
 /// "<mount point> <source>" of each mount that could be ours.
 std::set<std::string> our_mounts(const std::string& directory) {
   std::set<std::string> found;
@@ -102,9 +77,8 @@ std::set<std::string> our_mounts(const std::string& directory) {
 HostWatch::HostWatch(const std::string& directory)
     : directory_(fs::absolute(directory).lexically_normal().string()),
       temporary_(directory_ + "/tmp"),
-      mark_("MISFIRE_TRIAL=" + std::to_string(::getpid()) + "-" + std::to_string(monotonic_ns())),
+      name_("misfire-" + std::to_string(::getpid()) + "-" + std::to_string(monotonic_ns())),
       processes_(all_processes()),
-      shared_memory_(our_shared_memory()),
       mounts_(our_mounts(directory_)) {
   make_directories(temporary_);
 }
@@ -114,14 +88,16 @@ HostWatch::~HostWatch() {
   fs::remove_all(temporary_, ignored);
 }
 
-std::vector<std::string> HostWatch::environment() const { return {mark_, "TMPDIR=" + temporary_}; }
+std::string HostWatch::mark() const { return "MISFIRE_TRIAL=" + name_; }
+
+std::vector<std::string> HostWatch::environment() const { return {mark(), "TMPDIR=" + temporary_, std::string(shm_prefix_variable) + "=" + name_}; }
 
 std::vector<std::string> HostWatch::clean() {
   std::vector<std::string> left;
   const auto marked = [&] {
     std::set<int> found;
     for (const int pid : all_processes())
-      if (!processes_.contains(pid) && carries(pid, mark_)) found.insert(pid);
+      if (!processes_.contains(pid) && carries(pid, mark())) found.insert(pid);
     return found;
   };
   std::set<int> processes = marked();
@@ -131,17 +107,18 @@ std::vector<std::string> HostWatch::clean() {
   for (const int pid : processes) {
     const int handle = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
     if (handle < 0) continue;   // it has gone
-    if (carries(pid, mark_)) {  // the number is still that of the same process
+    if (carries(pid, mark())) {  // the number is still that of the same process
       left.push_back("process " + std::to_string(pid) + " (" + name_of(pid) + ")");
       ::syscall(SYS_pidfd_send_signal, handle, SIGKILL, nullptr, 0);
     }
     ::close(handle);
   }
 
-  for (const std::string& path : our_shared_memory()) {
-    if (shared_memory_.contains(path) || maker_lives(path)) continue;
-    left.push_back("shared memory " + path);
-    ::unlink(path.c_str());
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator("/dev/shm", ignored)) {
+    if (!entry.path().filename().string().starts_with(name_)) continue;
+    left.push_back("shared memory " + entry.path().string());
+    ::unlink(entry.path().c_str());
   }
 
   for (const std::string& mount : our_mounts(directory_)) {
@@ -151,7 +128,6 @@ std::vector<std::string> HostWatch::clean() {
     ::umount2(point.c_str(), MNT_DETACH);
   }
 
-  std::error_code ignored;
   for (const auto& entry : fs::directory_iterator(temporary_, ignored)) {
     left.push_back("file " + entry.path().string());
     fs::remove_all(entry.path(), ignored);

@@ -25,9 +25,12 @@ class HostWatch {
   std::vector<std::string> clean();
 
  private:
-  std::string directory_, temporary_, mark_;
+  std::string mark() const;
+
+  std::string directory_, temporary_;
+  std::string name_;  ///< of this trial: in its environment, and in what it names in /dev/shm
   std::set<int> processes_;
-  std::set<std::string> shared_memory_, mounts_;
+  std::set<std::string> mounts_;
 };
 
 }  // namespace misfire::cli

@@ -17,7 +17,7 @@
 #include <vector>
 
 #include "faults/catalog.hpp"
-#include "harness/capability.hpp"
+#include "harness/containment.hpp"
 #include "harness/error.hpp"
 #include "harness/files.hpp"
 #include "harness/record.hpp"
@@ -56,10 +56,9 @@ void leave_behind(const std::string& mode) {
     _exit(0);
   }
   if (mode == "leave_file") write_file_atomically(from_environment("TMPDIR") + "/left", "x");
-  if (mode == "leave_shared_memory" && fork() == 0) {  // the name of its maker, who does not live
-    const std::string name = "/misfire-" + std::to_string(getpid()) + "-0";
-    shm_open(name.c_str(), O_CREAT | O_RDWR, 0600);
-    _exit(0);
+  if (mode == "leave_shared_memory") {
+    const std::string name = "/" + from_environment(shm_prefix_variable) + "-left";
+    close(shm_open(name.c_str(), O_CREAT | O_RDWR, 0600));
   }
   if (mode.starts_with("leave_")) usleep(50'000);  // before the group is ended
 }
