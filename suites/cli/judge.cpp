@@ -63,8 +63,8 @@ struct MatrixOptions {
 };
 
 /// Control and faulty arm of one failure.
-RunRecord run_row(const Failure& failure, int blocks, const MatrixOptions& asked, std::uint64_t seed, const OutputDirectory& output,
-                  const std::string& program, Progress& progress) {
+RunRecord run_row(const Failure& failure, int blocks, const MatrixOptions& asked, std::uint64_t seed,
+                  const OutputDirectory& output, const std::string& program, Progress& progress) {
   RunPlan plan{.failure = failure,
                .argument = failure.name,
                .cells = control_and_faulty(failure),

@@ -3,6 +3,7 @@
 //
 // The worker writes one byte a page of the batch, so that pages which must be taken are taken; the consumer reads as many.
 
+#include <benchmark/benchmark.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>

@@ -4,6 +4,7 @@
 
 #include "suites/micro/images.hpp"
 
+#include <benchmark/benchmark.h>
 #include <cstdlib>
 #include <filesystem>
 

@@ -5,6 +5,7 @@
 // loader/first_batch  from nothing to the first batch: four workers forked, batch 32, files in memory
 // loader/empty        a batch through a worker process and back with nothing made: messages, wake-ups, bookkeeping
 
+#include <benchmark/benchmark.h>
 #include <memory>
 
 #include "harness/topology.hpp"

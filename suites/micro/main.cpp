@@ -1,5 +1,6 @@
 // misfire-micro: what the parts cost by themselves, on Google Benchmark. Its flags are Google Benchmark's.
 
+#include <benchmark/benchmark.h>
 #include "suites/micro/paired.hpp"
 
 int main(int argc, char** argv) {

@@ -5,6 +5,7 @@
 //                   emptied by the same thread between batches, outside the time
 // recorder/drained  ten million events a second from this thread, the drain in another process: written, drained, lost
 
+#include <benchmark/benchmark.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
