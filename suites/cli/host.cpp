@@ -1,6 +1,6 @@
 // Processes are known by a mark in their environment, which is inherited whatever they do to their parents, groups and sessions.
-// Temporary files are known by where they lie, shared memory by the first part of its name, which the trial is told; mounts of ours
-// have a source that begins with our name, or a place below our directories.
+// Temporary files are known by where they lie, shared memory by the first part of its name, which the trial is told; mounts of
+// ours have a source that begins with our name, or a place below our directories.
 //
 // Not seen: a process that clears its environment, files written outside TMPDIR.
 
@@ -90,7 +90,9 @@ HostWatch::~HostWatch() {
 
 std::string HostWatch::mark() const { return "MISFIRE_TRIAL=" + name_; }
 
-std::vector<std::string> HostWatch::environment() const { return {mark(), "TMPDIR=" + temporary_, std::string(shm_prefix_variable) + "=" + name_}; }
+std::vector<std::string> HostWatch::environment() const {
+  return {mark(), "TMPDIR=" + temporary_, std::string(shm_prefix_variable) + "=" + name_};
+}
 
 std::vector<std::string> HostWatch::clean() {
   std::vector<std::string> left;
@@ -106,7 +108,7 @@ std::vector<std::string> HostWatch::clean() {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
   for (const int pid : processes) {
     const int handle = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
-    if (handle < 0) continue;   // it has gone
+    if (handle < 0) continue;    // it has gone
     if (carries(pid, mark())) {  // the number is still that of the same process
       left.push_back("process " + std::to_string(pid) + " (" + name_of(pid) + ")");
       ::syscall(SYS_pidfd_send_signal, handle, SIGKILL, nullptr, 0);

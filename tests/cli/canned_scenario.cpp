@@ -3,7 +3,7 @@
 // prefetch kills a worker; no workers make a step longer by its compute. What it is told to do wrong comes from the environment:
 //
 //   CANNED_MODE  crash, cut, exit70, usage, skip, hang, after_outcome, full, unproved, symptomless, noisy,
-//                leave_process, leave_file, leave_shared_memory
+//                leave_process, leave_file, leave_shared_memory, neighbour
 //   CANNED_ARM   only in that arm
 
 #include <fcntl.h>
@@ -60,7 +60,8 @@ void leave_behind(const std::string& mode) {
     const std::string name = "/" + from_environment(shm_prefix_variable) + "-left";
     close(shm_open(name.c_str(), O_CREAT | O_RDWR, 0600));
   }
-  if (mode.starts_with("leave_")) usleep(50'000);  // before the group is ended
+  if (mode == "neighbour") close(shm_open("/misfire-1-neighbour", O_CREAT | O_RDWR, 0600));  // by another name: not the trial's
+  if (mode.starts_with("leave_")) usleep(50'000);                                            // before the group is ended
 }
 
 int trial(const TrialOptions& options) {

@@ -200,6 +200,11 @@ TEST("what a trial leaves is a leak, named, and removed") {
   for (const auto& entry : fs::directory_iterator("/dev/shm")) CHECK(!entry.path().filename().string().ends_with("-left"));
 }
 
+TEST("what others make beside a trial is not blamed on it, and stays") {
+  CHECK_EQ(reproduce("canned-signal", {}, "neighbour").verdict, "reproduced");
+  CHECK(fs::remove("/dev/shm/misfire-1-neighbour"));
+}
+
 TEST("several failures: a table as the last output, the worst verdict decides, reports for build servers") {
   const std::string directory = scratch();
   const auto both = [&](const std::string& mode, const std::string& arm) {
