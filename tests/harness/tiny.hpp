@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <filesystem>
@@ -56,6 +57,14 @@ inline constexpr FaultEntry faults[] = {{"fake.file", &make_file_fault}};
   for (;;) pause();
 }
 
+/// How the file ends that a trial makes in /dev/shm: tests that run at once, each with its own TMPDIR, tell theirs apart.
+inline std::string shm_ending() {
+  const char* temporary = std::getenv("TMPDIR");
+  std::string ending = temporary ? temporary : "";
+  std::replace(ending.begin(), ending.end(), '/', '-');
+  return ending + "-tiny";
+}
+
 class Tiny : public Workload {
  public:
   OptionTable options() override {
@@ -66,7 +75,7 @@ class Tiny : public Workload {
   void prepare(Subject& subject) override {
     std::ofstream(subject.directory() + "/private") << "data";
     const char* prefix = std::getenv(shm_prefix_variable);
-    std::ofstream("/dev/shm/" + std::string(prefix ? prefix : "misfire") + "-tiny") << "left behind";
+    std::ofstream("/dev/shm/" + std::string(prefix ? prefix : "misfire") + shm_ending()) << "left behind";
     subject.note("directory", Json(subject.directory()));
     if (behaviour_ == "throw_early") throw Error(ErrorCode::invalid_input, "tiny: asked to fail early");
   }

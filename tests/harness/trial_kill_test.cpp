@@ -86,7 +86,8 @@ Round round(Containment tier, std::size_t depth, bool early, std::int64_t delay_
   const TemporaryDirectory out;
   const std::string temporary = out.path() + "/tmp";
   make_directories(temporary);
-  const auto shm_before = entries("/dev/shm");
+  std::string ending = temporary + "-tiny";
+  std::replace(ending.begin(), ending.end(), '/', '-');
   const std::string mounts_before = mounts();
   const pid_t driver = fork();
   if (driver == 0) {
@@ -121,7 +122,7 @@ Round round(Containment tier, std::size_t depth, bool early, std::int64_t delay_
     }
     result.left.processes = processes_with(out.path());
     for (const std::string& name : entries("/dev/shm"))
-      if (name.ends_with("-tiny") && !shm_before.contains(name)) result.left.shm.insert(name);
+      if (name.ends_with(ending)) result.left.shm.insert(name);
     result.left.temporary = entries(temporary);
     result.left.mounts_same = mounts() == mounts_before;
     if (result.left.nothing() || monotonic_ns() >= end) break;

@@ -58,7 +58,8 @@ std::optional<Result> run_tiny(Containment tier, const TrialPlan& plan, Duration
   const TemporaryDirectory out;
   const std::string temporary = out.path() + "/tmp";
   make_directories(temporary);
-  const auto shm_before = entries("/dev/shm", "-tiny");
+  std::string ending = temporary + "-tiny";
+  std::replace(ending.begin(), ending.end(), '/', '-');
   Result result;
   const std::int64_t start = monotonic_ns();
   const pid_t driver = fork();
@@ -87,8 +88,7 @@ std::optional<Result> run_tiny(Containment tier, const TrialPlan& plan, Duration
   do {
     while (waitpid(-1, nullptr, WNOHANG) > 0) {
     }
-    result.clean =
-        descendants(getpid()).empty() && entries("/dev/shm", "-tiny") == shm_before && entries(temporary.c_str()).size() == 2;
+    result.clean = descendants(getpid()).empty() && entries("/dev/shm", ending).empty() && entries(temporary.c_str()).size() == 2;
     if (!result.clean) usleep(10'000);
   } while (!result.clean && monotonic_ns() < patience);
   std::istringstream text(read_whole_file(out.path() + "/trial.jsonl"));
