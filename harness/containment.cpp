@@ -79,7 +79,8 @@ std::string detach_mounts() {
 std::string make_private_mounts() {
   if (const std::string why = detach_mounts(); !why.empty()) return why;
   if (mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) != 0) return failed("mount /proc");
-  if (mount(private_shm_source, "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "size=50%,mode=1777") != 0) return failed("mount /dev/shm");
+  if (mount(private_shm_source, "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "size=50%,mode=1777") != 0)
+    return failed("mount /dev/shm");
   return {};
 }
 

@@ -23,7 +23,8 @@ struct Contained {
 };
 
 /// Environment variable that holds, without namespaces, the first part of the name of every file that may be made in /dev/shm:
-/// such files are removed afterwards. Where it is set already the name begins with that, so that who set it can look for what is left.
+/// such files are removed afterwards. Where it is set already the name begins with that, so that who set it can look for what is
+/// left.
 inline constexpr const char* shm_prefix_variable = "MISFIRE_SHM_PREFIX";
 
 /// Source of the trial's own tmpfs on /dev/shm, as /proc/self/mountinfo shows it.
