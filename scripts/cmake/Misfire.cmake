@@ -189,7 +189,7 @@ function(misfire_failure_tests scenario)
     set(name ${scenario}.matrix)
     add_test(NAME ${name} COMMAND misfire matrix --scenario ${scenario} --data ${CMAKE_CURRENT_BINARY_DIR}/data
       -o ${CMAKE_CURRENT_BINARY_DIR}/${name})
-    misfire_test_properties(${name} 300 ${scenario} failure)
+    misfire_test_properties(${name} 300 ${scenario} failure timing)
     set_tests_properties(${name} PROPERTIES RUN_SERIAL TRUE)
   endif()
 endfunction()
