@@ -107,7 +107,7 @@ class Lane {
 class Recorder {
  public:
   struct Shape {
-    std::uint32_t lanes = 64;
+    std::uint32_t lanes = 256;                 ///< pages of a lane are touched when it is claimed
     std::uint32_t events_per_lane = 1U << 14;  ///< a power of two
   };
   struct LaneInfo {

@@ -14,6 +14,8 @@
 namespace misfire {
 namespace {
 
+constexpr std::size_t text_max = 16 << 10;
+
 class WatchedSubject : public Subject {
  public:
   WatchedSubject(const SubjectSetup& setup, const TrialPlan& plan, std::span<const FaultEntry> faults)
@@ -45,7 +47,8 @@ class WatchedSubject : public Subject {
     send(Json::object({{"m", message::note}, {"name", name}, {"value", std::move(value)}}));
   }
   void failed(std::string_view failure, std::string_view what) override {
-    if (!std::exchange(failed_, true)) send(Json::object({{"m", message::failed}, {"failure", failure}, {"what", what}}));
+    if (!std::exchange(failed_, true))
+      send(Json::object({{"m", message::failed}, {"failure", failure}, {"what", what.substr(0, text_max)}}));
   }
   void start_run() override {
     MISFIRE_ASSERT(!started_);
@@ -66,8 +69,11 @@ class WatchedSubject : public Subject {
     for (Injection& injection : injections_) injection.prove_recovery(victim_);
     report_injections();
   }
-  bool has_failed() const noexcept { return failed_; }
-  void error(std::string_view what) { send(Json::object({{"m", message::error}, {"what", what}})); }
+  /// @return exit code of the process
+  int finish() {
+    send(Json::object({{"m", message::done}}));
+    return failed_ ? subject_failed : subject_ok;
+  }
 
  private:
   void report_injections() {
@@ -82,6 +88,10 @@ class WatchedSubject : public Subject {
   }
   void send(const Json& datagram) {
     const std::string text = datagram.dump();
+    if (text.size() > message::bytes_max)
+      throw Error(ErrorCode::invalid_input, "tell the witness: a " + datagram.at("m").as_string() + " of " +
+                                                std::to_string(text.size()) + " bytes; at most " +
+                                                std::to_string(message::bytes_max) + " fit, so split it or record less");
     while (::send(setup_.socket, text.data(), text.size(), MSG_NOSIGNAL) < 0) {
       if (errno == EINTR) continue;
       throw system_error("tell the witness", std::string(datagram.at("m").as_string()), errno);
@@ -105,9 +115,10 @@ int run_subject(const SubjectSetup& setup, Workload& workload, const TrialPlan& 
     workload.run(*subject);
     subject->end_run();
     subject->recover();
-    return subject->has_failed() ? subject_failed : subject_ok;
+    return subject->finish();
   } catch (const std::exception& error) {
-    const std::string text = Json::object({{"m", message::error}, {"what", error.what()}}).dump();
+    const std::string text =
+        Json::object({{"m", message::error}, {"what", std::string_view(error.what()).substr(0, text_max)}}).dump();
     [[maybe_unused]] const ssize_t sent = ::send(setup.socket, text.data(), text.size(), MSG_NOSIGNAL);
     return subject_error;
   }

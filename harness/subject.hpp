@@ -1,9 +1,10 @@
 #pragma once
 
-#include <functional>
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "harness/trial.hpp"
 
@@ -26,10 +27,11 @@ struct SubjectSetup {
 int run_subject(const SubjectSetup& setup, Workload& workload, const TrialPlan& plan, std::span<const FaultEntry> faults);
 
 /// Messages from subject to witness: one JSON object a datagram, "m" says what it is. The witness answers `look` and
-/// `start_run` with one byte.
+/// `start_run` with one byte. `done` is the last: an exit without it is none that the workload came to by itself.
 namespace message {
 inline constexpr std::string_view look = "look", region = "region", note = "note", failed = "failed", error = "error",
-                                  start_run = "start_run", end_run = "end_run", injection = "injection";
-}
+                                  start_run = "start_run", end_run = "end_run", injection = "injection", done = "done";
+inline constexpr std::size_t bytes_max = 128 << 10;  ///< of a datagram: what every kernel's default socket buffer takes
+}  // namespace message
 
 }  // namespace misfire

@@ -1,6 +1,9 @@
 #include "harness/trial.hpp"
 
-#include <climits>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -8,7 +11,6 @@
 #include "harness/capability.hpp"
 #include "harness/containment.hpp"
 #include "harness/environment.hpp"
-#include "harness/files.hpp"
 #include "harness/process.hpp"
 #include "harness/record.hpp"
 #include "harness/text.hpp"
@@ -32,6 +34,21 @@ std::optional<Json> dose_of(const std::string& text) {
   if (text == "true" || text == "false") return Json(text == "true");
   return Json(text);
 }
+
+/// The file of the raw events. Not written beside and renamed, as the witness may be killed before it comes to that.
+struct RawFile {
+  int descriptor = -1;
+  explicit RawFile(const std::string& path) {
+    if (path.empty()) return;
+    descriptor = open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    if (descriptor < 0) throw system_error("write the raw events", path, errno);
+  }
+  RawFile(const RawFile&) = delete;
+  RawFile& operator=(const RawFile&) = delete;
+  ~RawFile() {
+    if (descriptor >= 0) close(descriptor);
+  }
+};
 
 }  // namespace
 
@@ -74,6 +91,9 @@ Exit run_planned_trial(const Scenario& scenario, std::span<const FaultEntry> fau
     if (key != "name") values.set(key, value);
   table.set(values);
 
+  // Opened here, as the record: inside a user namespace even root may make files only where its own user may.
+  const RawFile raw(options.raw ? absolute.record + ".raw" : "");
+
   Json line = header;
   line.set("scenario", scenario.name);
   line.set("seed", options.seed);
@@ -87,7 +107,8 @@ Exit run_planned_trial(const Scenario& scenario, std::span<const FaultEntry> fau
                      *workload,
                      std::move(line),
                      capture_environment({options.data.empty() ? "." : options.data, "/dev/shm"}),
-                     options.deadline > Duration::zero() ? options.deadline : std::chrono::seconds(60)};
+                     options.deadline > Duration::zero() ? options.deadline : std::chrono::seconds(60),
+                     raw.descriptor};
   const int code = run_contained([&](const Contained& contained) {
     try {
       return run_witness(setup, contained, record);

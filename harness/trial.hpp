@@ -107,7 +107,8 @@ class Subject {
   /// A failure of the workload that was observed and is data, not an error of ours. Returns: the workload then ends early.
   virtual void failed(std::string_view failure, std::string_view what) = 0;
   /// Called by the workload between its warm-up and the measured part (arms and proves the injections), and after it.
-  /// Everything recorded between the two is the run phase.
+  /// Everything recorded between the two is the run phase. Injections that are inherited (a mount, a CPU mask) reach only what is
+  /// forked afterwards: where the failure is about those processes, start them after start_run().
   virtual void start_run() = 0;
   virtual void end_run() = 0;
   /// Memory of the recorder, for processes that are executed instead of forked: pass the descriptor on, attach there.

@@ -29,7 +29,6 @@
 #include "harness/cgroup.hpp"
 #include "harness/environment.hpp"
 #include "harness/error.hpp"
-#include "harness/files.hpp"
 #include "harness/procfs.hpp"
 #include "harness/subject.hpp"
 
@@ -38,7 +37,8 @@ namespace {
 
 constexpr std::int64_t look_interval_ns = 20'000'000;
 constexpr std::int64_t anchor_interval_ns = 500'000'000;
-constexpr std::size_t datagram_limit = 1 << 16;
+constexpr int messages_at_once = 256;  // then the clock is looked at again: a subject that never stops talking has a deadline too
+constexpr std::size_t notes_bytes_max = 32 << 20;
 
 /// Kills of the memory controller counted by our control group, if it can be read.
 std::optional<std::uint64_t> oom_kills() {
@@ -159,12 +159,13 @@ class Witness {
       }
       const std::int64_t wait_ns =
           std::max<std::int64_t>(0, std::min(next_look, timed_out_ ? next_look : deadline) - monotonic_ns());
-      pollfd polled[2] = {{socket_, POLLIN, 0}, {subject_fd, POLLIN, 0}};
+      pollfd polled[2] = {{silent_ ? -1 : socket_, POLLIN, 0}, {subject_fd, POLLIN, 0}};
       poll(polled, 2, static_cast<int>(wait_ns / 1'000'000 + 1));
       if (polled[0].revents & POLLIN) read_messages();
       ended = reap();
     }
-    read_messages();  // what it said last
+    for (int i = 0; i < 16 && read_messages(); ++i) {  // what it said last; a socket holds fewer than that
+    }
     if (run_end_ns_ == 0) run_end_ns_ = monotonic_ns();
     close(subject_fd);
     conclude();
@@ -182,20 +183,19 @@ class Witness {
     return subject_ended;
   }
 
-  void read_messages() {
-    static thread_local std::string buffer(datagram_limit, '\0');
-    for (;;) {
-      const ssize_t count = recv(socket_, buffer.data(), buffer.size(), MSG_DONTWAIT | MSG_TRUNC);
-      if (count <= 0) return;
-      if (static_cast<std::size_t>(count) > buffer.size()) {
-        notes_.emplace_back("witness_dropped_message_bytes", Json(static_cast<std::int64_t>(count)));
-        continue;
-      }
-      handle(Json::parse(std::string_view(buffer.data(), static_cast<std::size_t>(count)), "subject"));
+  /// @return whether there may be more
+  bool read_messages() {
+    for (int i = 0; i < messages_at_once; ++i) {
+      const ssize_t count = recv(socket_, datagram_.data(), datagram_.size(), MSG_DONTWAIT);
+      if (count == 0) silent_ = true;  // the subject closed its end, and may go on
+      if (count <= 0) return false;
+      const std::string_view text(datagram_.data(), static_cast<std::size_t>(count));
+      handle(Json::parse(text, "subject"), text.size());
     }
+    return true;
   }
 
-  void handle(const Json& said) {
+  void handle(const Json& said, std::size_t bytes) {
     const std::string& kind = said.at("m").as_string();
     if (kind == message::look) {
       observe(said.at("label").as_string(), static_cast<std::uint32_t>(said.at("tag").as_uint()), true);
@@ -203,7 +203,12 @@ class Witness {
     } else if (kind == message::region) {
       regions_.push_back({said.at("name").as_string(), said.at("address").as_uint(), said.at("bytes").as_uint()});
     } else if (kind == message::note) {
-      notes_.emplace_back(said.at("name").as_string(), said.at("value"));
+      if (notes_bytes_ + bytes > notes_bytes_max) {
+        ++notes_dropped_;
+      } else {
+        notes_bytes_ += bytes;
+        notes_.emplace_back(said.at("name").as_string(), said.at("value"));
+      }
     } else if (kind == message::failed) {
       outcome_.failure = said.at("failure").as_string();
       outcome_.what = said.at("what").as_string();
@@ -217,6 +222,8 @@ class Witness {
     } else if (kind == message::end_run) {
       run_end_ns_ = said.at("monotonic_ns").as_int();
       running_ = false;
+    } else if (kind == message::done) {
+      done_ = true;
     } else if (kind == message::injection) {
       const auto index = static_cast<std::size_t>(said.at("index").as_uint());
       if (index >= injections_.size()) injections_.resize(index + 1);
@@ -265,15 +272,18 @@ class Witness {
                       ")" + (oom ? ", and the memory controller counted a kill" : "");
     } else {
       outcome_.exit_code = WEXITSTATUS(status_);
-      if (outcome_.exit_code == subject_ok) {
-        outcome_.kind = "ok";
-      } else if (outcome_.exit_code == subject_failed) {
-        outcome_.kind = "failed";
+      if (done_) {
+        outcome_.kind = outcome_.exit_code == subject_ok ? "ok" : "failed";
       } else {
         outcome_.kind = "error";
-        outcome_.what = !error_.empty() ? error_ : "the subject exited with " + std::to_string(outcome_.exit_code);
+        outcome_.what = !error_.empty() ? error_
+                                        : "the subject exited with " + std::to_string(outcome_.exit_code) +
+                                              " before its workload had come to an end";
       }
     }
+    // What is missing is said: it must not read as what did not happen.
+    if (notes_dropped_ > 0) notes_.emplace_back("notes_dropped", Json(notes_dropped_));
+    if (recorder_.lanes_refused() > 0) notes_.emplace_back("lanes_refused", Json(recorder_.lanes_refused()));
   }
 
   /// Events of the run phase, by time.
@@ -284,6 +294,7 @@ class Witness {
     trace.subject_pid = subject_;
     trace.notes = notes_;
     trace.observations = observations_;
+    trace.dropped_events = recorder_.lanes_refused();  // at least one of each
     for (std::uint32_t lane = 0; lane < recorder_.lanes(); ++lane) {
       const Recorder::LaneInfo info = recorder_.lane(lane);
       trace.dropped_events += info.dropped;
@@ -340,7 +351,7 @@ class Witness {
       record_.write("metric", Json::object({{"name", metric.name}, {"value", value}, {"unit", unit_name(metric.unit)}}));
     }
     for (const auto& [name, why] : missing) record_.write("missing", Json::object({{"name", name}, {"why", why}}));
-    if (setup_.options.raw) write_raw();
+    if (setup_.raw_descriptor >= 0) write_raw();
     record_.write("outcome", Json::object({{"kind", outcome_.kind},
                                            {"what", outcome_.what},
                                            {"failure", outcome_.failure},
@@ -349,7 +360,6 @@ class Witness {
                                            {"core", outcome_.core},
                                            {"elapsed_seconds", to_seconds(outcome_.elapsed)},
                                            {"trial_seconds", to_seconds(Duration(monotonic_ns() - started_ns_))}}));
-    record_.sync();
   }
 
   Json sites() const {
@@ -376,7 +386,12 @@ class Witness {
       put(static_cast<std::uint64_t>(raw_[lane].size()));
       for (const RawEvent& event : raw_[lane]) put(event);
     }
-    write_file_atomically(setup_.options.record + ".raw", bytes);
+    for (std::string_view rest = bytes; !rest.empty();) {
+      const ssize_t written = write(setup_.raw_descriptor, rest.data(), rest.size());
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) throw system_error("write the raw events", setup_.options.record + ".raw", errno);
+      rest.remove_prefix(static_cast<std::size_t>(written));
+    }
   }
 
   const WitnessSetup& setup_;
@@ -387,6 +402,11 @@ class Witness {
   pid_t subject_ = -1;
   int status_ = 0;
   bool running_ = false, timed_out_ = false;
+  bool silent_ = false;  ///< nothing comes from the socket any more
+  bool done_ = false;    ///< the workload came to its end, well or not
+  std::string datagram_ = std::string(message::bytes_max, '\0');
+  std::size_t notes_bytes_ = 0;
+  std::uint64_t notes_dropped_ = 0;
   std::int64_t started_ns_ = 0, run_start_ns_ = 0, run_end_ns_ = 0;
   std::optional<std::uint64_t> oom_before_;
   ClockMap clock_;

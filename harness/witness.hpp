@@ -20,6 +20,7 @@ struct WitnessSetup {
   Json header;         ///< members of the "trial" line that are known before
   Json environment;
   Duration deadline;
+  int raw_descriptor = -1;  ///< empty file for the raw events, -1: none wanted
 };
 
 /// Starts the subject, watches it to its end or the deadline, and writes the record. Runs as the first process of the
