@@ -1,6 +1,7 @@
 #include "harness/fault.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <iterator>
 #include <utility>
 
@@ -28,32 +29,32 @@ Injection::Injection(std::unique_ptr<Fault> fault, bool armed) : fault_(std::mov
   MISFIRE_ASSERT(fault_);
 }
 
-void Injection::append(std::vector<Evidence> evidence) {
-  evidence_.insert(evidence_.end(), std::make_move_iterator(evidence.begin()), std::make_move_iterator(evidence.end()));
+template <class Step>
+void Injection::take(int step, Phase phase, Step&& carry_out) {
+  MISFIRE_ASSERT(step_ + 1 == step);
+  step_ = step;
+  try {
+    std::vector<Evidence> evidence = carry_out();
+    evidence_.insert(evidence_.end(), std::make_move_iterator(evidence.begin()), std::make_move_iterator(evidence.end()));
+  } catch (const std::exception& refused) {
+    evidence_.push_back({phase, "this step could be carried out", Json(refused.what()), Json("no error"), false});
+  }
 }
 
 void Injection::arm(const Victim& victim) {
-  MISFIRE_ASSERT(step_ == 0);
-  step_ = 1;
-  append(fault_->arm(victim, armed_));
+  take(1, Phase::armed, [&] { return fault_->arm(victim, armed_); });
 }
 
 void Injection::prove(const Victim& victim) {
-  MISFIRE_ASSERT(step_ == 1);
-  step_ = 2;
-  append(fault_->probe(victim, armed_));
+  take(2, Phase::observed, [&] { return fault_->probe(victim, armed_); });
 }
 
 void Injection::recover(const Victim& victim) {
-  MISFIRE_ASSERT(step_ == 2);
-  step_ = 3;
-  append(fault_->recover(victim));
+  take(3, Phase::recovered, [&] { return fault_->recover(victim); });
 }
 
 void Injection::prove_recovery(const Victim& victim) {
-  MISFIRE_ASSERT(step_ == 3);
-  step_ = 4;
-  append(fault_->probe_recovery(victim));
+  take(4, Phase::recovery_proved, [&] { return fault_->probe_recovery(victim); });
 }
 
 bool Injection::proved() const noexcept {

@@ -64,7 +64,8 @@ class Fault {
   virtual std::vector<Evidence> probe_recovery(const Victim& victim) = 0;
 };
 
-/// One fault applied once to one victim, with its evidence. Validates the order of the phases.
+/// One fault applied once to one victim, with its evidence. Validates the order of the phases. A phase that throws is evidence
+/// that does not hold, and the next ones are called all the same: a fault must bear recover() after an arm() that threw.
 class Injection {
  public:
   Injection(std::unique_ptr<Fault> fault, bool armed);
@@ -81,7 +82,8 @@ class Injection {
   Json to_json() const;
 
  private:
-  void append(std::vector<Evidence> evidence);
+  template <class Step>
+  void take(int step, Phase phase, Step&& carry_out);
   std::unique_ptr<Fault> fault_;
   bool armed_;
   int step_ = 0;
