@@ -13,6 +13,7 @@
 
 #include "harness/error.hpp"
 #include "harness/fault.hpp"
+#include "harness/topology.hpp"
 
 namespace misfire {
 namespace {
@@ -99,13 +100,19 @@ class Affinity : public Fault {
             {}};
   }
   OptionTable options() override {
-    return OptionTable("", {{"cpus", &cpus_, "CPUs to leave, the first ones of those allowed", Unit::count, 1, 8192}});
+    return OptionTable(
+        "", {{"cpus", &cpus_, "CPUs to leave, the first ones of those allowed", Unit::count, 1, 8192},
+             {"list", &list_, "the CPUs to leave, by number: 0,2-3; instead of a count", Unit::text, 0, 0, {}, "CPUS"}});
   }
 
   std::vector<Evidence> arm(const Victim& victim, bool armed) override {
     before_ = mask_of(victim.pid);
     wanted_ = before_;
-    if (armed && static_cast<std::size_t>(cpus_) < before_.size()) wanted_.resize(static_cast<std::size_t>(cpus_));
+    if (armed && !list_.empty()) {
+      wanted_ = parse_cpu_list(list_);
+    } else if (armed && static_cast<std::size_t>(cpus_) < before_.size()) {
+      wanted_.resize(static_cast<std::size_t>(cpus_));
+    }
     const int error = set_mask(victim.pid, wanted_);
     if (error != 0) throw system_error("cpu.affinity: set the CPU mask of process", std::to_string(victim.pid), error);
     const std::vector<int> now = mask_of(victim.pid);
@@ -113,15 +120,15 @@ class Affinity : public Fault {
   }
 
   std::vector<Evidence> probe(const Victim&, bool) override {
-    const std::vector<int> inherited = mask_in_child();
-    return {
-        {Phase::observed, "mask of a child started now, and that it ran within it", to_json(inherited), to_json(wanted_),
-         inherited == wanted_},
-        {Phase::observed, "control probe: mask of the watching process, outside the fault",
-         to_json(mask_of(getppid() > 0 ? getppid() : 0)), to_json(before_), mask_of(getppid() > 0 ? getppid() : 0) == before_}};
+    const std::vector<int> inherited = mask_in_child(), outside = mask_of(getppid());
+    return {{Phase::observed, "mask of a child started now, and that it ran within it", to_json(inherited), to_json(wanted_),
+             inherited == wanted_},
+            {Phase::observed, "control probe: mask of the watching process, outside the fault", to_json(outside),
+             to_json(before_), outside == before_}};
   }
 
   std::vector<Evidence> recover(const Victim& victim) override {
+    if (before_.empty()) return {};
     const int error = set_mask(victim.pid, before_);
     return {{Phase::recovered, "restore the CPU mask of the victim", Json(error), Json(0), error == 0}};
   }
@@ -133,6 +140,7 @@ class Affinity : public Fault {
 
  private:
   int cpus_ = 1;
+  std::string list_;
   std::vector<int> before_, wanted_;
 };
 

@@ -9,12 +9,18 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <fstream>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include "harness/containment.hpp"
 #include "harness/error.hpp"
 #include "harness/fault.hpp"
+#include "harness/text.hpp"
 
 namespace misfire {
 namespace {
@@ -25,6 +31,18 @@ std::uint64_t total_bytes() {
   struct statvfs seen {};
   if (statvfs(shm, &seen) != 0) throw system_error("read the size of", shm, errno);
   return static_cast<std::uint64_t>(seen.f_blocks) * seen.f_frsize;
+}
+
+/// Whether what lies on /dev/shm now was mounted for this trial: then nobody else sees what is mounted over it.
+bool on_private_shm() {
+  std::ifstream mounts("/proc/self/mountinfo");
+  bool ours = false;
+  for (std::string line; std::getline(mounts, line);) {  // "... <root> <mount point> <options> ... - <type> <source> <options>"
+    const std::vector<std::string> words = split(line, ' ');
+    const auto dash = std::find(words.begin(), words.end(), "-");
+    if (words.size() > 4 && words[4] == shm && words.end() - dash > 2) ours = dash[2] == private_shm_source;
+  }
+  return ours;
 }
 
 /// errno of reserving `bytes` in a new, unnamed file in /dev/shm; 0 when it could be had. Given back at once.
@@ -50,6 +68,9 @@ class SharedMemorySize : public Fault {
   }
 
   std::vector<Evidence> arm(const Victim&, bool armed) override {
+    if (!on_private_shm())
+      throw Error(ErrorCode::unsupported,
+                  "mem.shm_size: /dev/shm is not the trial's own; it needs a mount namespace (misfire doctor: userns)");
     before_ = total_bytes();
     // Disarmed: the same mechanism, with the size that was there.
     const std::string data = "mode=1777,size=" + std::to_string(armed ? size_ : before_);
@@ -87,8 +108,8 @@ class SharedMemorySize : public Fault {
   }
 
   std::vector<Evidence> recover(const Victim&) override {
-    const int error = mounted_ && umount2(shm, MNT_DETACH) == 0 ? 0 : errno;
-    mounted_ = false;
+    if (!std::exchange(mounted_, false)) return {};
+    const int error = umount2(shm, MNT_DETACH) == 0 ? 0 : errno;
     return {{Phase::recovered, "unmount /dev/shm", Json(std::strerror(error)), Json(std::strerror(0)), error == 0}};
   }
 

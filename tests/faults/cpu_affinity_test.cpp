@@ -50,6 +50,27 @@ TEST("more CPUs than there are leave the mask as it is") {
   CHECK_EQ(applied.seen.as_uint(), affinity_mask().size());
 }
 
+TEST("the CPUs can be named") {
+  need_two_cpus();
+  const int last = affinity_mask().back();
+  const auto which = [] { return Json(cpu_list_text(affinity_mask())); };
+  const Applied applied = apply("cpu.affinity", Json::object({{"list", std::to_string(last)}}), true, which, false);
+  CHECK(applied.proved());
+  CHECK_EQ(applied.seen.as_string(), std::to_string(last));
+  CHECK_EQ(applied.seen_after.as_string(), cpu_list_text(affinity_mask()));
+}
+
+TEST("CPUs that are not there are not proved") {
+  for (const char* list : {"8191", "none", "3-1"}) {
+    const Applied applied = apply("cpu.affinity", Json::object({{"list", list}}), true, look, false);
+    CHECK_EQ(applied.error, "");
+    CHECK(!applied.proved());
+    CHECK(!applied.holds("armed"));
+    CHECK_EQ(applied.seen.as_uint(), affinity_mask().size());
+    CHECK(applied.holds("recovered") && applied.holds("recovery_proved"));
+  }
+}
+
 TEST("no CPU at all is refused") { CHECK_THROWS(make_fault("cpu.affinity")->options().set(Json::object({{"cpus", 0}})), "cpus"); }
 
 }  // namespace

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <sched.h>
 #include <sys/mount.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -60,6 +61,26 @@ TEST("one that stays is not proved") {
   CHECK(!applied.proved());
   CHECK(applied.holds("observed"));
   CHECK(!applied.holds("recovery_proved"));
+}
+
+TEST("a /dev/shm that others use is left alone") {
+  const pid_t child = fork();  // with mounts of its own, so that nothing happens to us if it does not hold
+  if (child == 0) {
+    if (unshare(geteuid() == 0 ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER) != 0) _exit(77);
+    if (mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0) _exit(77);
+    const std::string mounts = read_whole_file("/proc/self/mountinfo");
+    Injection injection(make_fault("mem.shm_size"), true);
+    injection.arm({});
+    injection.prove({});
+    injection.recover({});
+    injection.prove_recovery({});
+    const bool refused = injection.to_json().dump().find("is not the trial's own") != std::string::npos;
+    _exit(refused && !injection.proved() && read_whole_file("/proc/self/mountinfo") == mounts ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) SKIP("no mount namespaces here");
+  CHECK_EQ(status, 0);
 }
 
 TEST("a size that is no size is refused") {
