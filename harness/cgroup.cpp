@@ -112,4 +112,13 @@ std::optional<std::uint64_t> memory_limit(const std::optional<ControlGroup>& gro
   return least;
 }
 
+std::optional<std::uint64_t> oom_kills(const std::optional<ControlGroup>& group) {
+  if (!group) return std::nullopt;
+  const std::string text = read_or_empty(group->directory + (group->version == 2 ? "/memory.events" : "/memory.oom_control"));
+  for (const std::string& line : split(text, '\n'))
+    if (line.starts_with("oom_kill "))
+      if (const auto count = integer(std::string_view(line).substr(9))) return static_cast<std::uint64_t>(*count);
+  return std::nullopt;
+}
+
 }  // namespace misfire

@@ -22,5 +22,7 @@ std::optional<ControlGroup> control_group(std::string_view controller, const std
 std::optional<double> cpu_quota(const std::optional<ControlGroup>& group);
 /// The smallest memory limit of the group and of the groups above it, in bytes. Nothing without a limit.
 std::optional<std::uint64_t> memory_limit(const std::optional<ControlGroup>& group);
+/// Processes of the group that the kernel's OOM killer has ended so far. Nothing where that is not counted.
+std::optional<std::uint64_t> oom_kills(const std::optional<ControlGroup>& group);
 
 }  // namespace misfire

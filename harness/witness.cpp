@@ -22,7 +22,6 @@
 #include <cerrno>
 #include <csignal>
 #include <cstring>
-#include <fstream>
 #include <map>
 #include <optional>
 
@@ -39,19 +38,6 @@ constexpr std::int64_t look_interval_ns = 20'000'000;
 constexpr std::int64_t anchor_interval_ns = 500'000'000;
 constexpr int messages_at_once = 256;  // then the clock is looked at again: a subject that never stops talking has a deadline too
 constexpr std::size_t notes_bytes_max = 32 << 20;
-
-/// Kills of the memory controller counted by our control group, if it can be read.
-std::optional<std::uint64_t> oom_kills() {
-  const auto group = control_group("memory");
-  if (!group) return std::nullopt;
-  std::ifstream events(group->directory + (group->version == 2 ? "/memory.events" : "/memory.oom_control"));
-  for (std::string key; events >> key;) {
-    std::uint64_t value = 0;
-    events >> value;
-    if (key == "oom_kill") return value;
-  }
-  return std::nullopt;
-}
 
 /// Raw time stamps to CLOCK_MONOTONIC, linear between anchors.
 class ClockMap {
@@ -109,7 +95,7 @@ class Witness {
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, sockets) != 0) throw system_error("make a socket pair", "", errno);
     int lifeline[2];
     if (pipe2(lifeline, O_CLOEXEC) != 0) throw system_error("make a pipe", "", errno);
-    oom_before_ = oom_kills();
+    oom_before_ = oom_kills(control_group("memory"));
     subject_ = fork();
     if (subject_ < 0) throw system_error("start the subject", "", errno);
     if (subject_ == 0) {
@@ -259,7 +245,7 @@ class Witness {
 
   void conclude() {
     outcome_.elapsed = Duration(run_start_ns_ > 0 ? run_end_ns_ - run_start_ns_ : 0);
-    const auto oom_after = oom_kills();
+    const auto oom_after = oom_kills(control_group("memory"));
     if (timed_out_) {
       outcome_.kind = "timeout";
       outcome_.what = "still running after " + format_duration(setup_.deadline) + "; ended by the witness";

@@ -250,3 +250,16 @@ TEST("hierarchies of version 1, and no limit in any") {
   CHECK(control_group("memory", unlimited.proc).has_value());
   CHECK(!memory_limit(control_group("memory", unlimited.proc)).has_value());
 }
+
+TEST("kills of the OOM killer are counted where either hierarchy counts them") {
+  const Groups unified(
+      "0::/a\n", "31 23 0:28 / @ rw - cgroup2 cgroup2 rw\n",
+      {{"/cgroup.controllers", "memory\n"}, {"/a/memory.events", "low 0\noom 7\noom_kill 3\noom_group_kill 1\n"}});
+  CHECK_EQ(oom_kills(control_group("memory", unified.proc)).value_or(99), 3U);
+  const Groups old("4:memory:/\n", "31 23 0:28 / @ rw - cgroup cgroup rw,memory\n",
+                   {{"/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 0\n"}});
+  CHECK_EQ(oom_kills(control_group("memory", old.proc)).value_or(99), 0U);
+  const Groups silent("0::/\n", "31 23 0:28 / @ rw - cgroup2 cgroup2 rw\n", {{"/cgroup.controllers", "memory\n"}});
+  CHECK(!oom_kills(control_group("memory", silent.proc)).has_value());
+  CHECK(!oom_kills(std::nullopt).has_value());
+}
