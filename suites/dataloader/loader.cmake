@@ -1,5 +1,6 @@
 # The loader: sampler, schedule, workers, batch memory. Sets loader_sources and loader_headers.
 set(loader_sources
+  ${CMAKE_CURRENT_LIST_DIR}/death.cpp
   ${CMAKE_CURRENT_LIST_DIR}/loader.cpp
   ${CMAKE_CURRENT_LIST_DIR}/process_pool.cpp
   ${CMAKE_CURRENT_LIST_DIR}/sampler.cpp
@@ -8,6 +9,7 @@ set(loader_sources
   ${CMAKE_CURRENT_LIST_DIR}/thread_pool.cpp
   ${CMAKE_CURRENT_LIST_DIR}/worker.cpp)
 set(loader_headers
+  ${CMAKE_CURRENT_LIST_DIR}/death.hpp
   ${CMAKE_CURRENT_LIST_DIR}/loader.hpp
   ${CMAKE_CURRENT_LIST_DIR}/pool.hpp
   ${CMAKE_CURRENT_LIST_DIR}/sampler.hpp

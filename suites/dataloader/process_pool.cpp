@@ -1,8 +1,8 @@
 // Workers as processes: forked, forked by a server that was forked early, or executed afresh.
 //
 // Tasks and answers are datagrams on one socket pair a worker; batches stay in shared memory and only their place, or a
-// descriptor or name, is handed over. A worker's death is seen at once on its pidfd. Workers start no threads and die with their
-// parent.
+// descriptor or name, is handed over. The consumer never blocks in sending: what does not fit waits here. A worker's death is
+// seen at once on its pidfd. Workers start no threads and die with their parent.
 
 #include <fcntl.h>
 #include <poll.h>
@@ -16,12 +16,16 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cmath>
 #include <csignal>
 #include <cstring>
+#include <deque>
 #include <map>
+#include <optional>
+#include <string_view>
+#include <utility>
 #include <vector>
 
+#include "harness/cgroup.hpp"
 #include "harness/error.hpp"
 #include "harness/process.hpp"
 #include "suites/dataloader/pool.hpp"
@@ -30,9 +34,7 @@
 namespace misfire::dataloader {
 namespace {
 
-enum class Kind : std::uint32_t { task, stop };
 struct TaskHeader {
-  Kind kind;
   std::uint32_t batch;
   std::int32_t epoch, slot;
   std::uint32_t count;
@@ -43,24 +45,55 @@ struct MadeHeader {
   std::int32_t slot;
   std::uint32_t count, text_bytes, name_bytes, segment_bytes;
 };
-/// Between the consumer and the fork server.
+/// Between the consumer and the fork server. A request brings the worker's socket, the reply to it the worker's pidfd.
 struct ForkRequest {
   std::int32_t worker;
 };
 struct ForkReply {
-  std::int32_t exited;  ///< 0: started, 1: ended with `status`
+  std::int32_t exited;  ///< 0: started (pid below 0: not, `status` is errno), 1: ended with `status`
   std::int32_t pid, status;
 };
 
 constexpr std::size_t datagram_limit = 1 << 17;
 constexpr const char* worker_flag = "--loader-worker";
 
-void send_bytes(int socket, const std::string& bytes, int descriptor = -1) {
+/// A descriptor and its end.
+class Descriptor {
+ public:
+  explicit Descriptor(int number = -1) : number_(number) {}
+  Descriptor(Descriptor&& other) noexcept : number_(std::exchange(other.number_, -1)) {}
+  Descriptor& operator=(Descriptor&& other) noexcept {
+    std::swap(number_, other.number_);
+    return *this;
+  }
+  ~Descriptor() {
+    if (number_ >= 0) close(number_);
+  }
+  int get() const noexcept { return number_; }
+  int release() noexcept { return std::exchange(number_, -1); }
+
+ private:
+  int number_;
+};
+
+std::pair<Descriptor, Descriptor> socket_pair() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) throw system_error("make", "a socket pair", errno);
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+enum class Sent { yes, full, broken };
+
+/// @param flags  MSG_DONTWAIT or 0
+Sent send_bytes(int socket, std::string_view bytes, int descriptor = -1, int flags = 0) {
+  if (bytes.size() > datagram_limit)
+    throw Error(ErrorCode::invalid_input, "a message of " + std::to_string(bytes.size()) +
+                                              " bytes to a loader process: at most " + std::to_string(datagram_limit));
   iovec part{const_cast<char*>(bytes.data()), bytes.size()};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
+  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   if (descriptor >= 0) {
     message.msg_control = control;
     message.msg_controllen = sizeof control;
@@ -70,14 +103,21 @@ void send_bytes(int socket, const std::string& bytes, int descriptor = -1) {
     header->cmsg_len = CMSG_LEN(sizeof(int));
     std::memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
   }
-  while (sendmsg(socket, &message, MSG_NOSIGNAL) < 0)
+  while (sendmsg(socket, &message, MSG_NOSIGNAL | flags) < 0) {
+    if (errno == EAGAIN) return Sent::full;
+    if (errno == EPIPE || errno == ECONNRESET) return Sent::broken;
     if (errno != EINTR) throw system_error("send to", "a loader process", errno);
+  }
+  return Sent::yes;
 }
 
-/// @return false at the end of the connection
-bool receive_bytes(int socket, std::string& bytes, int* descriptor = nullptr) {
-  bytes.resize(datagram_limit);
-  iovec part{bytes.data(), bytes.size()};
+/// Where datagrams arrive. Reused, because clearing so much memory for each would cost more than the datagram.
+using Inbox = std::vector<char>;
+
+/// @return nothing at the end of the connection
+std::optional<std::string_view> receive_bytes(int socket, Inbox& inbox, Descriptor* descriptor = nullptr) {
+  inbox.resize(datagram_limit);
+  iovec part{inbox.data(), inbox.size()};
   msghdr message{};
   message.msg_iov = &part;
   message.msg_iovlen = 1;
@@ -86,18 +126,22 @@ bool receive_bytes(int socket, std::string& bytes, int* descriptor = nullptr) {
   message.msg_controllen = sizeof control;
   ssize_t count;
   while ((count = recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0) {
-    if (errno == ECONNRESET) return false;
+    if (errno == ECONNRESET) return std::nullopt;
     if (errno != EINTR) throw system_error("receive from", "a loader process", errno);
   }
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header))
+    if (header->cmsg_type == SCM_RIGHTS) {
+      int number = -1;
+      std::memcpy(&number, CMSG_DATA(header), sizeof(int));
+      Descriptor came(number);
+      if (descriptor) *descriptor = std::move(came);
+    }
   if (message.msg_flags & MSG_CTRUNC)
     throw Error(ErrorCode::io,
                 "receive a batch's descriptor: the kernel dropped it (open files at the limit: raise RLIMIT_NOFILE or keep fewer "
                 "batches)");
-  bytes.resize(static_cast<std::size_t>(count));
-  if (descriptor) *descriptor = -1;
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); header; header = CMSG_NXTHDR(&message, header))
-    if (header->cmsg_type == SCM_RIGHTS && descriptor) std::memcpy(descriptor, CMSG_DATA(header), sizeof(int));
-  return count > 0;
+  if (count == 0) return std::nullopt;
+  return std::string_view(inbox.data(), static_cast<std::size_t>(count));
 }
 
 template <class T>
@@ -105,7 +149,7 @@ void put(std::string& bytes, const T* values, std::size_t count) {
   bytes.append(reinterpret_cast<const char*>(values), count * sizeof(T));
 }
 template <class T>
-void take(const std::string& bytes, std::size_t& at, T* values, std::size_t count) {
+void take(std::string_view bytes, std::size_t& at, T* values, std::size_t count) {
   if (at + count * sizeof(T) > bytes.size()) throw Error(ErrorCode::internal, "a loader message is shorter than it says");
   if (count > 0) std::memcpy(static_cast<void*>(values), bytes.data() + at, count * sizeof(T));
   at += count * sizeof(T);
@@ -113,25 +157,27 @@ void take(const std::string& bytes, std::size_t& at, T* values, std::size_t coun
 
 std::string encode(const Task& task) {
   std::string bytes;
-  const TaskHeader header{Kind::task, task.batch, task.epoch, task.slot, static_cast<std::uint32_t>(task.indices.size())};
+  const TaskHeader header{task.batch, task.epoch, task.slot, static_cast<std::uint32_t>(task.indices.size())};
   put(bytes, &header, 1);
   put(bytes, task.indices.data(), task.indices.size());
   return bytes;
 }
 
 std::string encode(const Made& made) {
+  constexpr std::size_t longest_text = 4096;
+  const std::string_view text = std::string_view(made.text).substr(0, longest_text);
   std::string bytes;
   const MadeHeader header{made.status,
                           made.batch,
                           made.slot,
                           static_cast<std::uint32_t>(made.indices.size()),
-                          static_cast<std::uint32_t>(made.text.size()),
+                          static_cast<std::uint32_t>(text.size()),
                           static_cast<std::uint32_t>(made.segment.name().size()),
                           static_cast<std::uint32_t>(made.segment.bytes().size())};
   put(bytes, &header, 1);
   put(bytes, made.labels.data(), made.labels.size());
   put(bytes, made.indices.data(), made.indices.size());
-  put(bytes, made.text.data(), made.text.size());
+  put(bytes, text.data(), text.size());
   put(bytes, made.segment.name().data(), made.segment.name().size());
   return bytes;
 }
@@ -141,27 +187,27 @@ Position* position_of_this_worker = nullptr;
 
 /// Notes how full /dev/shm is before SIGBUS ends the process: with the process goes the batch it was writing, and with that the
 /// evidence. Only calls that are safe in a signal handler; returning repeats the fault, this time with the default action.
-void note_bus_error(int) {
+void note_bus_error(int, siginfo_t* info, void*) {
   struct statfs seen;
   if (syscall(SYS_statfs, "/dev/shm", &seen) == 0 && seen.f_blocks > 0) {
     const double used = static_cast<double>(seen.f_blocks - seen.f_bfree) / static_cast<double>(seen.f_blocks);
     position_of_this_worker->shm_used.store(used, std::memory_order_relaxed);
     lane_of_this_worker->sample(site::shm_at_fault, used);
   }
+  if (info->si_code <= 0) raise(SIGBUS);  // sent by somebody: no fault would be repeated
 }
 
 void watch_for_bus_error(Lane& lane, Position* position) {
   lane_of_this_worker = &lane;
   position_of_this_worker = position;
   struct sigaction action {};
-  action.sa_handler = note_bus_error;
-  action.sa_flags = static_cast<int>(SA_RESETHAND);
+  action.sa_sigaction = note_bus_error;
+  action.sa_flags = static_cast<int>(SA_RESETHAND | SA_SIGINFO);
   sigaction(SIGBUS, &action, nullptr);
 }
 
 /// A worker process, from its birth to its end.
-[[noreturn]] void worker_process(int socket, const PoolSetup& setup, int worker, Position* position,
-                                 std::span<std::uint8_t> slots) {
+[[noreturn]] void worker_process(int socket, const PoolSetup& setup, int worker, Position* position) {
   int code = 0;
   try {
     Recorder recorder = setup.recorder;
@@ -176,26 +222,17 @@ void watch_for_bus_error(Lane& lane, Position* position) {
     lane.mark(site::worker_start, static_cast<std::uint32_t>(worker));
     BatchMaker maker(setup.dataset, setup.options, worker, setup.seed, lane, position);
     watch_for_bus_error(lane, position);
-    std::string bytes;
-    while (receive_bytes(socket, bytes)) {
+    Inbox inbox;
+    while (const auto bytes = receive_bytes(socket, inbox)) {
+      if (position->leave.load(std::memory_order_relaxed)) break;
       std::size_t at = 0;
       TaskHeader header{};
-      take(bytes, at, &header, 1);
-      if (header.kind == Kind::stop) break;
+      take(*bytes, at, &header, 1);
       Task task{header.batch, header.epoch, header.slot, std::vector<std::uint32_t>(header.count)};
-      take(bytes, at, task.indices.data(), task.indices.size());
-      std::span<std::uint8_t> slot;
-      if (task.slot >= 0) slot = slots.subspan(static_cast<std::size_t>(task.slot) * setup.slot_bytes, setup.slot_bytes);
-      Made made;
-      if (trouble.empty()) {
-        made = maker.make(task, slot);
-      } else {
-        made.status = Made::Status::error;
-        made.batch = task.batch;
-        made.slot = task.slot;
-        made.text = "worker " + std::to_string(worker) + " could not start: " + trouble;
-      }
-      send_bytes(socket, encode(made), made.segment.name().empty() ? made.segment.descriptor() : -1);
+      take(*bytes, at, task.indices.data(), task.indices.size());
+      const Made made = trouble.empty() ? maker.make(task, setup.memory_of(task)) : could_not_start(task, worker, trouble);
+      const int descriptor = made.segment.name().empty() ? made.segment.descriptor() : -1;
+      if (send_bytes(socket, encode(made), descriptor) != Sent::yes) break;  // nobody wants it any more
     }
     lane.mark(site::worker_stop, static_cast<std::uint32_t>(worker));
   } catch (const std::exception& error) {
@@ -210,15 +247,23 @@ void follow_parent(pid_t parent) {
   if (getppid() != parent) _exit(1);
 }
 
+int open_pidfd(pid_t pid) { return static_cast<int>(syscall(SYS_pidfd_open, pid, 0)); }
+
 /// A process forked before any thread exists, which forks workers when asked.
-[[noreturn]] void fork_server(int socket, const PoolSetup& setup, Position* positions, std::span<std::uint8_t> slots) {
+[[noreturn]] void fork_server(int socket, const PoolSetup& setup, Position* positions) {
   sigset_t children;
   sigemptyset(&children);
   sigaddset(&children, SIGCHLD);
   sigprocmask(SIG_BLOCK, &children, nullptr);
   const int ended = signalfd(-1, &children, SFD_CLOEXEC);
   const pid_t self = getpid();
+  const auto tell = [socket](const ForkReply& reply, int descriptor = -1) {
+    std::string bytes;
+    put(bytes, &reply, 1);
+    send_bytes(socket, bytes, descriptor);
+  };
   try {
+    Inbox inbox;
     for (;;) {
       pollfd polled[2] = {{socket, POLLIN, 0}, {ended, POLLIN, 0}};
       if (poll(polled, 2, -1) < 0 && errno != EINTR) break;
@@ -226,33 +271,27 @@ void follow_parent(pid_t parent) {
         signalfd_siginfo info;
         [[maybe_unused]] const ssize_t count = read(ended, &info, sizeof info);
         int status = 0;
-        for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) {
-          const ForkReply reply{1, pid, status};
-          std::string bytes;
-          put(bytes, &reply, 1);
-          send_bytes(socket, bytes);
-        }
+        for (pid_t pid; (pid = waitpid(-1, &status, WNOHANG)) > 0;) tell({1, pid, status});
       }
       if (polled[0].revents & (POLLIN | POLLHUP)) {
-        std::string bytes;
-        int descriptor = -1;
-        if (!receive_bytes(socket, bytes, &descriptor)) break;
+        Descriptor workers_end;
+        const auto bytes = receive_bytes(socket, inbox, &workers_end);
+        if (!bytes) break;
         ForkRequest request{};
         std::size_t at = 0;
-        take(bytes, at, &request, 1);
+        take(*bytes, at, &request, 1);
         const pid_t pid = fork();
         if (pid == 0) {
           follow_parent(self);
           sigprocmask(SIG_UNBLOCK, &children, nullptr);
           close(socket);
           close(ended);
-          worker_process(descriptor, setup, request.worker, positions + request.worker, slots);
+          worker_process(workers_end.get(), setup, request.worker, positions + request.worker);
         }
-        close(descriptor);
-        const ForkReply reply{0, pid, pid < 0 ? errno : 0};
-        std::string answer;
-        put(answer, &reply, 1);
-        send_bytes(socket, answer);
+        const int error = errno;
+        // Taken before the child can be reaped: it names this process and no other.
+        const Descriptor pidfd(pid > 0 ? open_pidfd(pid) : -1);
+        tell({0, pid, pid < 0 ? error : 0}, pidfd.get());
       }
     }
   } catch (const std::exception& error) {
@@ -265,153 +304,164 @@ class ProcessPool : public WorkerPool {
  public:
   explicit ProcessPool(const PoolSetup& setup) : setup_(setup) {
     const std::size_t bytes = sizeof(Position) * static_cast<std::size_t>(setup.options.num_workers);
-    positions_descriptor_ = memfd_create("misfire-positions", MFD_CLOEXEC);
-    if (positions_descriptor_ < 0 || ftruncate(positions_descriptor_, static_cast<off_t>(bytes)) != 0)
+    Descriptor memory(memfd_create("misfire-positions", MFD_CLOEXEC));
+    if (memory.get() < 0 || ftruncate(memory.get(), static_cast<off_t>(bytes)) != 0)
       throw system_error("make shared memory for", "the workers' positions", errno);
-    positions_memory_ = Segment::map(positions_descriptor_, bytes);
+    positions_memory_ = Segment::map(memory.release(), bytes);
     positions_ = reinterpret_cast<Position*>(positions_memory_.bytes().data());
   }
   ~ProcessPool() override {
     ProcessPool::stop();
     if (server_ > 0) {
-      close(server_socket_);
+      server_socket_ = Descriptor();
       waitpid(server_, nullptr, 0);
     }
   }
 
   void prepare() override {
-    if (setup_.options.start_method != "forkserver") return;
-    int ends[2];
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) throw system_error("make a socket pair", "", errno);
+    if (setup_.options.start_method != "forkserver" || server_ > 0) return;
+    auto [ours, theirs] = socket_pair();
     const pid_t self = getpid();
-    server_ = fork();
-    if (server_ < 0) throw system_error("start", "the fork server", errno);
-    if (server_ == 0) {
+    const pid_t pid = fork();
+    if (pid < 0) throw system_error("start", "the fork server", errno);
+    if (pid == 0) {
       follow_parent(self);
-      close(ends[0]);
-      fork_server(ends[1], setup_, positions_, slots());
+      close(ours.release());
+      fork_server(theirs.get(), setup_, positions_);
     }
-    close(ends[1]);
-    server_socket_ = ends[0];
+    server_ = pid;
+    server_socket_ = std::move(ours);
   }
 
   void start() override {
+    ProcessPool::stop();
+    oom_kills_before_ = oom_kills(control_group("memory"));
     for (int worker = 0; worker < setup_.options.num_workers; ++worker) {
       new (positions_ + worker) Position;
-      int ends[2];
-      if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) throw system_error("make a socket pair", "", errno);
+      auto [ours, theirs] = socket_pair();
       const int room = 1 << 20;
-      setsockopt(ends[0], SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
-      Worker started;
-      started.socket = ends[0];
-      started.pid = setup_.options.start_method == "forkserver" ? fork_by_server(worker, ends[1])
-                    : setup_.options.start_method == "spawn"    ? spawn(worker, ends)
-                                                                : fork_here(worker, ends);
-      close(ends[1]);
-      started.pidfd = static_cast<int>(syscall(SYS_pidfd_open, started.pid, 0));
-      if (started.pidfd < 0) throw system_error("watch worker process", std::to_string(started.pid), errno);
-      workers_.push_back(started);
+      setsockopt(ours.get(), SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
+      const std::string& method = setup_.options.start_method;
+      Worker started = method == "forkserver" ? fork_by_server(worker, theirs.get())
+                       : method == "spawn"    ? spawn(worker, ours.get(), theirs.get())
+                                              : fork_here(worker, ours.get(), theirs.get());
+      started.socket = std::move(ours);
+      workers_.push_back(std::move(started));
+      if (workers_.back().pidfd.get() < 0)
+        throw Error(ErrorCode::io, "watch worker process " + std::to_string(workers_.back().pid) +
+                                       ": no descriptor for it (open files at the limit RLIMIT_NOFILE, or a kernel before 5.3)");
     }
+    polled_.clear();
+    for (const Worker& worker : workers_) polled_.push_back({worker.pidfd.get(), POLLIN, 0});
+    for (const Worker& worker : workers_) polled_.push_back({worker.socket.get(), POLLIN, 0});
+    next_ = 0;
   }
 
   void stop() override {
-    if (workers_.empty()) return;
-    for (const Worker& worker : workers_) {
-      const TaskHeader header{Kind::stop, 0, 0, 0, 0};
-      [[maybe_unused]] const ssize_t sent = ::send(worker.socket, &header, sizeof header, MSG_NOSIGNAL | MSG_DONTWAIT);
+    for (std::size_t i = 0; i < workers_.size(); ++i) {
+      positions_[i].leave = true;
+      shutdown(workers_[i].socket.get(), SHUT_RDWR);  // wakes it, whether it waits for a task or for room to answer
     }
-    for (const Worker& worker : workers_) {
-      pollfd polled{worker.pidfd, POLLIN, 0};
-      if (poll(&polled, 1, 1000) <= 0) kill(worker.pid, SIGKILL);  // it is in the middle of something long
-      try {
-        status_of(worker.pid);
-      } catch (const Error&) {
-        // The fork server has gone; its workers go with it (PDEATHSIG), and nobody is left to tell their status.
-      }
-      let_go(worker);
-    }
+    for (Worker& worker : workers_) end(worker);
     workers_.clear();
+    died_.reset();
   }
-  bool running() const override { return !workers_.empty(); }
+  bool running() const override { return !workers_.empty() && !died_; }
 
   void send(int worker, const Task& task) override {
-    try {
-      send_bytes(workers_[static_cast<std::size_t>(worker)].socket, encode(task));
-    } catch (const Error&) {
-      report_death(worker);  // the connection broke: it died
-    }
+    if (died_) throw *died_;
+    workers_[static_cast<std::size_t>(worker)].waiting.push_back(encode(task));
+    flush(static_cast<std::size_t>(worker));
   }
 
   std::optional<Made> receive(Duration timeout) override {
-    std::vector<pollfd> polled;
-    for (const Worker& worker : workers_) polled.push_back({worker.socket, POLLIN, 0});
-    for (const Worker& worker : workers_) polled.push_back({worker.pidfd, POLLIN, 0});
-    const int wait_ms = timeout < Duration::zero() ? -1 : static_cast<int>(timeout.count() / 1'000'000 + 1);
+    if (died_) throw *died_;
+    const std::size_t count = workers_.size();
+    const timespec limit{timeout.count() / 1'000'000'000, timeout.count() % 1'000'000'000};
     int ready;
-    while ((ready = poll(polled.data(), polled.size(), wait_ms)) < 0)
+    while ((ready = ppoll(polled_.data(), polled_.size(), timeout < Duration::zero() ? nullptr : &limit, nullptr)) < 0)
       if (errno != EINTR) throw system_error("wait for", "the workers", errno);
     if (ready == 0) return std::nullopt;
-    for (std::size_t i = 0; i < workers_.size(); ++i)
-      if (polled[i].revents & POLLIN) {
-        std::string& bytes = buffer_;
-        int descriptor = -1;
-        if (receive_bytes(workers_[i].socket, bytes, &descriptor)) return decode(bytes, descriptor, static_cast<int>(i));
-        report_death(static_cast<int>(i));
-      }
-    for (std::size_t i = 0; i < workers_.size(); ++i)
-      if (polled[i].revents & POLLHUP || polled[workers_.size() + i].revents & POLLIN) report_death(static_cast<int>(i));
+    for (std::size_t i = 0; i < count; ++i)
+      if (polled_[i].revents != 0) report_death(i);
+    for (std::size_t tried = 0; tried < count; ++tried) {
+      const std::size_t i = (next_ + tried) % count;  // in turn, so that a quick one does not hide the others
+      if (polled_[count + i].revents == 0) continue;
+      next_ = (i + 1) % count;
+      Descriptor descriptor;
+      const auto bytes = receive_bytes(workers_[i].socket.get(), inbox_, &descriptor);
+      if (!bytes) report_death(i);
+      Made made = decode(*bytes, descriptor, static_cast<int>(i));
+      flush(i);  // it has taken a task: there may be room for the next one
+      return made;
+    }
     return std::nullopt;
   }
 
  private:
   struct Worker {
     pid_t pid = -1;
-    int socket = -1, pidfd = -1;
+    Descriptor pidfd = Descriptor();
+    Descriptor socket = Descriptor();
+    std::deque<std::string> waiting = {};  ///< tasks for which its socket has no room yet
   };
 
-  std::span<std::uint8_t> slots() const { return setup_.slots ? setup_.slots->bytes() : std::span<std::uint8_t>(); }
+  void flush(std::size_t index) {
+    Worker& worker = workers_[index];
+    while (!worker.waiting.empty()) {
+      const Sent sent = send_bytes(worker.socket.get(), worker.waiting.front(), -1, MSG_DONTWAIT);
+      if (sent == Sent::full) return;
+      if (sent == Sent::broken) report_death(index);
+      worker.waiting.pop_front();
+    }
+  }
 
-  pid_t fork_here(int worker, const int (&ends)[2]) {
+  Worker fork_here(int worker, int our_end, int their_end) {
     const pid_t self = getpid();
     const pid_t pid = fork();
     if (pid < 0) throw system_error("start", "a worker process", errno);
     if (pid == 0) {
       follow_parent(self);
-      close(ends[0]);
-      worker_process(ends[1], setup_, worker, positions_ + worker, slots());
+      close(our_end);
+      for (const Worker& sibling : workers_) {
+        close(sibling.socket.get());
+        close(sibling.pidfd.get());
+      }
+      worker_process(their_end, setup_, worker, positions_ + worker);
     }
-    return pid;
+    return {pid, Descriptor(open_pidfd(pid))};
   }
 
-  pid_t fork_by_server(int worker, int their_end) {
+  Worker fork_by_server(int worker, int their_end) {
     const ForkRequest request{worker};
     std::string bytes;
     put(bytes, &request, 1);
-    send_bytes(server_socket_, bytes, their_end);
+    if (send_bytes(server_socket_.get(), bytes, their_end) != Sent::yes)
+      throw Error(ErrorCode::io, "the loader's fork server ended");
     for (;;) {
-      const ForkReply reply = server_reply();
-      if (reply.exited == 0) {
-        if (reply.pid < 0) throw system_error("start", "a worker process", reply.status);
-        return reply.pid;
-      }
+      Descriptor pidfd;
+      const ForkReply reply = server_reply(&pidfd);
+      if (reply.exited != 0) continue;
+      if (reply.pid < 0) throw system_error("start", "a worker process", reply.status);
+      return {reply.pid, std::move(pidfd)};
     }
   }
 
   /// Reads one message of the server; keeps the statuses of ended workers.
-  ForkReply server_reply() {
-    std::string bytes;
-    if (!receive_bytes(server_socket_, bytes)) throw Error(ErrorCode::io, "the loader's fork server ended");
+  ForkReply server_reply(Descriptor* pidfd = nullptr) {
+    const auto bytes = receive_bytes(server_socket_.get(), inbox_, pidfd);
+    if (!bytes) throw Error(ErrorCode::io, "the loader's fork server ended");
     ForkReply reply{};
     std::size_t at = 0;
-    take(bytes, at, &reply, 1);
+    take(*bytes, at, &reply, 1);
     if (reply.exited != 0) statuses_[reply.pid] = reply.status;
     return reply;
   }
 
-  pid_t spawn(int worker, const int (&ends)[2]) {
+  Worker spawn(int worker, int our_end, int their_end) {
     // Everything is prepared here: between fork and exec only calls that are safe with other threads about.
-    const int keep[] = {ends[1], positions_descriptor_, setup_.recorder_descriptor,
-                        setup_.slots ? setup_.slots->descriptor() : -1};
+    const int keep[] = {their_end, positions_memory_.descriptor(), setup_.recorder_descriptor,
+                        setup_.slots ? setup_.slots->memory().descriptor() : -1};
     std::vector<std::string> words{self_executable(), worker_flag, std::to_string(worker)};
     for (const int descriptor : keep) words.push_back(std::to_string(descriptor));
     std::vector<char*> argv;
@@ -431,13 +481,13 @@ class ProcessPool : public WorkerPool {
     const Json birth = Json::object({{"loader", OptionTable("", loader_option_list(copy)).values()},
                                      {"dataset", setup_.description},
                                      {"seed", setup_.seed.value()},
-                                     {"slot_bytes", setup_.slot_bytes},
-                                     {"slots_bytes", slots().size()}});
-    send_bytes(ends[0], birth.dump());
-    return pid;
+                                     {"slot_bytes", setup_.slots ? setup_.slots->slot_bytes() : 0},
+                                     {"slots_bytes", setup_.slots ? setup_.slots->memory().bytes().size() : 0}});
+    send_bytes(our_end, birth.dump());  // if it is gone already, its pidfd says so
+    return {pid, Descriptor(open_pidfd(pid))};
   }
 
-  Made decode(const std::string& bytes, int descriptor, int worker) {
+  Made decode(std::string_view bytes, Descriptor& descriptor, int worker) {
     std::size_t at = 0;
     MadeHeader header{};
     take(bytes, at, &header, 1);
@@ -454,7 +504,7 @@ class ProcessPool : public WorkerPool {
     take(bytes, at, made.indices.data(), header.count);
     take(bytes, at, made.text.data(), header.text_bytes);
     take(bytes, at, name.data(), header.name_bytes);
-    if (descriptor >= 0) made.segment = Segment::map(descriptor, header.segment_bytes);
+    if (descriptor.get() >= 0) made.segment = Segment::map(descriptor.release(), header.segment_bytes);
     if (!name.empty()) {
       made.segment = Segment::open(name, header.segment_bytes);
       made.segment.unlink();
@@ -463,62 +513,87 @@ class ProcessPool : public WorkerPool {
     return made;
   }
 
-  int status_of(pid_t pid) {
+  /// Waits until a worker that was asked to leave has, and kills it when it is in the middle of something long.
+  void end(Worker& worker) {
+    pollfd polled{worker.pidfd.get(), POLLIN, 0};
+    if (worker.pid > 0 && poll(&polled, 1, 1000) <= 0) {
+      if (worker.pidfd.get() >= 0)
+        syscall(SYS_pidfd_send_signal, worker.pidfd.get(), SIGKILL, nullptr, 0);
+      else
+        kill(worker.pid, SIGKILL);
+    }
+    status_of(worker);
+  }
+
+  /// How a worker ended; 0 when nobody can tell: the fork server has gone, and its workers with it (PDEATHSIG). What the worker
+  /// left in /dev/shm goes.
+  int status_of(Worker& worker) {
+    const pid_t pid = std::exchange(worker.pid, -1);
+    if (pid < 0) return 0;
     int status = 0;
     if (server_ > 0) {
-      while (!statuses_.contains(pid)) server_reply();
-      status = statuses_.at(pid);
-      statuses_.erase(pid);
-      return status;
+      try {
+        while (!statuses_.contains(pid)) server_reply();
+        status = statuses_.extract(pid).mapped();
+      } catch (const Error&) {
+        server_lost_ = true;
+      }
+    } else {
+      while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+      }
     }
-    while (waitpid(pid, &status, 0) < 0)
-      if (errno != EINTR) return 0;
+    if (setup_.options.sharing == "name" && setup_.options.segments == "fresh") unlink_segments_of(pid);
     return status;
   }
 
-  /// After a worker's end.
-  void let_go(const Worker& worker) const {
-    close(worker.pidfd);
-    close(worker.socket);
-    if (setup_.options.sharing == "name" && setup_.options.segments == "fresh") unlink_segments_of(worker.pid);
-  }
-
-  [[noreturn]] void report_death(int index) {
-    const Worker worker = workers_[static_cast<std::size_t>(index)];
-    const int status = status_of(worker.pid);
-    let_go(worker);
-    workers_.erase(workers_.begin() + index);
-    const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+  [[noreturn]] void report_death(std::size_t index) {
+    const pid_t pid = workers_[index].pid;
+    const int status = status_of(workers_[index]);
+    if (server_lost_) throw Error(ErrorCode::io, "the loader's fork server ended, and its workers with it");
     const Position& position = positions_[index];
-    std::string text = "worker " + std::to_string(index) + " (pid " + std::to_string(worker.pid) + ") ";
-    text += signal ? std::string("was killed by signal ") + std::to_string(signal) + " (" + strsignal(signal) + ")"
-                   : "exited with " + std::to_string(WEXITSTATUS(status));
-    if (const std::int64_t sample = position.sample.load(); sample >= 0)
-      text += " while loading sample " + std::to_string(sample) + " (" + setup_.dataset.name(static_cast<std::size_t>(sample)) +
-              ") of batch " + std::to_string(position.batch.load());
-    if (signal == SIGBUS) {
-      const double used = position.shm_used.load();
-      text +=
-          used >= 0.95
-              ? "; /dev/shm is " + std::to_string(std::lround(used * 100)) +
-                    " % full: give it more space, keep fewer batches outstanding (num_workers x prefetch_factor), or reserve them"
-              : "; /dev/shm has room (" + std::to_string(std::lround(used * 100)) +
-                    " % used): a mapped file was cut short, or memory is bad";
-    } else if (signal == SIGKILL) {
-      text += "; if nobody did it by hand, look for the kernel's OOM killer or a memory limit";
-    }
-    throw WorkerDied(index, worker.pid, signal, signal ? 0 : WEXITSTATUS(status), text);
+    Death death;
+    death.worker = static_cast<int>(index);
+    death.pid = pid;
+    death.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+    death.exit_code = death.signal != 0 ? 0 : WEXITSTATUS(status);
+    death.sample = position.sample.load();
+    death.batch = position.batch.load();
+    if (death.sample >= 0) death.sample_name = setup_.dataset.name(static_cast<std::size_t>(death.sample));
+    death.shm_used = position.shm_used.load();
+    if (const auto now = oom_kills(control_group("memory")); now && oom_kills_before_)
+      death.oom_kills = *now - *oom_kills_before_;
+    died_.emplace(death);
+    throw *died_;
   }
 
   PoolSetup setup_;
   Segment positions_memory_;
-  int positions_descriptor_ = -1;
   Position* positions_ = nullptr;
   std::vector<Worker> workers_;
+  std::vector<pollfd> polled_;  ///< pidfds, then sockets
+  std::size_t next_ = 0;        ///< worker whose answer is looked for first
+  Inbox inbox_;
+  std::optional<WorkerDied> died_;
+  std::optional<std::uint64_t> oom_kills_before_;
   pid_t server_ = -1;
-  int server_socket_ = -1;
+  Descriptor server_socket_;
+  bool server_lost_ = false;
   std::map<pid_t, int> statuses_;
-  std::string buffer_;
+};
+
+/// In place of a dataset that could not be made: a worker's first words are why.
+class Unmade : public Dataset {
+ public:
+  explicit Unmade(std::string reason) : reason_(std::move(reason)) {}
+  std::size_t size() const override { return 0; }
+  std::string name(std::size_t) const override { return {}; }
+  void on_worker_start(int) const override { throw std::runtime_error(reason_); }
+  SampleResult load(std::size_t, int, std::span<std::uint8_t>, std::int32_t&, LoadContext&) const override {
+    return {false, reason_};
+  }
+
+ private:
+  std::string reason_;
 };
 
 }  // namespace
@@ -529,27 +604,32 @@ bool is_worker_command(const std::vector<std::string>& arguments) { return argum
 
 int worker_main(const std::vector<std::string>& arguments, const DatasetFactory& factory) {
   const int worker = std::stoi(arguments[1]), socket = std::stoi(arguments[2]), positions = std::stoi(arguments[3]);
-  const int recorder = std::stoi(arguments[4]), slots = std::stoi(arguments[5]);
-  std::string bytes;
-  if (!receive_bytes(socket, bytes)) return 70;
-  const Json birth = Json::parse(bytes, "loader");
+  const int recorder = std::stoi(arguments[4]), slots_descriptor = std::stoi(arguments[5]);
+  Inbox inbox;
+  const auto bytes = receive_bytes(socket, inbox);
+  if (!bytes) return 70;
+  const Json birth = Json::parse(*bytes, "loader");
   LoaderOptions options;
   OptionTable("", loader_option_list(options)).set(birth.at("loader"));
   const Segment position_memory = Segment::map(positions, sizeof(Position) * static_cast<std::size_t>(options.num_workers));
-  Segment slot_memory;
-  if (slots >= 0) slot_memory = Segment::map(slots, birth.at("slots_bytes").as_uint());
-  const std::unique_ptr<Dataset> dataset = factory(birth.at("dataset"));
+  std::optional<Slots> slots;
+  if (slots_descriptor >= 0)
+    slots.emplace(Segment::map(slots_descriptor, birth.at("slots_bytes").as_uint()), birth.at("slot_bytes").as_uint(), 0);
+  std::unique_ptr<Dataset> dataset;
+  try {
+    dataset = factory(birth.at("dataset"));
+  } catch (const std::exception& error) {
+    dataset = std::make_unique<Unmade>(error.what());
+  }
   PoolSetup setup{*dataset, options, Seed(birth.at("seed").as_uint())};
-  setup.slot_bytes = birth.at("slot_bytes").as_uint();
-  setup.slots = slots >= 0 ? &slot_memory : nullptr;
+  setup.slots = slots ? &*slots : nullptr;
   if (recorder >= 0) {
     const std::size_t size = Recorder::mapping_bytes({});
     void* memory = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, recorder, 0);
     if (memory == MAP_FAILED) throw system_error("map the recorder", "", errno);
     setup.recorder = Recorder::attach({static_cast<std::byte*>(memory), size});
   }
-  worker_process(socket, setup, worker, reinterpret_cast<Position*>(position_memory.bytes().data()) + worker,
-                 slot_memory.bytes());
+  worker_process(socket, setup, worker, reinterpret_cast<Position*>(position_memory.bytes().data()) + worker);
 }
 
 }  // namespace misfire::dataloader

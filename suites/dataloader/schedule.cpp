@@ -39,12 +39,12 @@ std::optional<Schedule::Assignment> Schedule::assign() {
   return Assignment{batch, chosen};
 }
 
-void Schedule::finished(std::uint32_t batch, bool empty) {
+void Schedule::finished(std::uint32_t batch, Finish how) {
   const auto found = in_flight_.find(batch);
   MISFIRE_ASSERT(found != in_flight_.end() && !ready_.contains(batch));
   --outstanding_[static_cast<std::size_t>(found->second)];
-  if (empty) ended_[static_cast<std::size_t>(found->second)] = true;
-  ready_[batch] = empty;
+  if (how == Finish::ended) ended_[static_cast<std::size_t>(found->second)] = true;
+  ready_[batch] = how == Finish::made;
   arrival_.push_back(batch);
 }
 
@@ -55,13 +55,18 @@ std::optional<std::uint32_t> Schedule::deliver() {
       batch = in_flight_.begin()->first;  // the lowest number that was assigned and not delivered
       if (!ready_.contains(batch)) return std::nullopt;
     }
-    const bool empty = ready_.at(batch);
+    const bool something = ready_.at(batch);
     ready_.erase(batch);
     in_flight_.erase(batch);
     arrival_.erase(std::find(arrival_.begin(), arrival_.end(), batch));
-    if (!empty) return batch;
+    if (something) return batch;
   }
   return std::nullopt;
+}
+
+std::size_t Schedule::held() const noexcept {
+  if (!options_.in_order || ready_.empty() || ready_.contains(in_flight_.begin()->first)) return 0;
+  return static_cast<std::size_t>(std::count_if(ready_.begin(), ready_.end(), [](const auto& r) { return r.second; }));
 }
 
 bool Schedule::done() const noexcept {

@@ -13,7 +13,8 @@ namespace misfire::dataloader {
 /// processes and threads, and tested by itself.
 ///
 /// @source torch.utils.data.DataLoader: at most num_workers x prefetch_factor batches outstanding; batch i to worker i mod
-///         num_workers; in_order holds finished batches back until their turn.
+///         num_workers; in_order holds finished batches back until their turn. Here rotation is strict without order too;
+///         torch 2.6 then passes over workers that have their share, which lies between rotation and by_demand.
 class Schedule {
  public:
   struct Options {
@@ -33,13 +34,17 @@ class Schedule {
   void begin(std::uint32_t first, std::uint64_t count);
   /// The next assignment, if one may be made now. Call until it returns nothing.
   std::optional<Assignment> assign();
-  /// A batch was finished by its worker. `empty`: its worker's stream has ended; nothing is delivered for it, and that worker
-  /// gets no more.
-  void finished(std::uint32_t batch, bool empty);
+  /// How a worker's work on a batch ended.
+  enum class Finish {
+    made,
+    lost,   ///< an error instead of a batch: nothing is delivered for it
+    ended,  ///< the worker's stream has ended: nothing is delivered for it, and the worker gets no more
+  };
+  void finished(std::uint32_t batch, Finish how);
   /// The batch to deliver now, if one is ready in its turn.
   std::optional<std::uint32_t> deliver();
-  /// Finished batches that wait although the consumer could take any: held back by order.
-  std::size_t held() const noexcept { return ready_.size(); }
+  /// Finished batches that only order keeps back: one before them is still being made.
+  std::size_t held() const noexcept;
   /// Batches assigned and not yet delivered.
   std::size_t outstanding() const noexcept { return in_flight_.size(); }
   /// Every batch was delivered.
@@ -52,8 +57,8 @@ class Schedule {
   int rotation_ = 0;
   std::vector<int> outstanding_;            ///< batches at each worker
   std::vector<bool> ended_;                 ///< workers whose stream has ended
-  std::map<std::uint32_t, int> in_flight_;  ///< assigned, neither delivered nor found empty -> worker
-  std::map<std::uint32_t, bool> ready_;     ///< finished -> empty
+  std::map<std::uint32_t, int> in_flight_;  ///< assigned and not delivered -> worker
+  std::map<std::uint32_t, bool> ready_;     ///< finished -> there is something to deliver
   std::deque<std::uint32_t> arrival_;       ///< ready ones in the order they came
 };
 

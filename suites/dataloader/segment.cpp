@@ -117,6 +117,10 @@ void Segment::unlink() noexcept {
   if (!name_.empty()) ::unlink(std::exchange(name_, {}).c_str());
 }
 
+Slots::Slots(Segment memory, std::size_t slot_bytes, int count) : memory_(std::move(memory)), slot_bytes_(slot_bytes) {
+  for (int slot = count - 1; slot >= 0; --slot) free_.push_back(slot);
+}
+
 void unlink_segments_of(int pid) noexcept {
   const std::string prefix = prefix_of(pid);
   std::error_code ignored;

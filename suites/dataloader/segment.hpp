@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace misfire::dataloader {
 
@@ -41,6 +42,31 @@ class Segment {
   std::size_t size_ = 0;
   int descriptor_ = -1;
   std::string name_;
+};
+
+/// A segment cut into places for batches, used again and again. Belongs to the loader and to every batch that lies in it, so that
+/// a batch may outlive its loader. For one thread.
+class Slots {
+ public:
+  Slots(Segment memory, std::size_t slot_bytes, int count);
+  const Segment& memory() const noexcept { return memory_; }
+  Segment& memory() noexcept { return memory_; }
+  std::size_t slot_bytes() const noexcept { return slot_bytes_; }
+  std::span<std::uint8_t> bytes(int slot) const noexcept {
+    return memory_.bytes().subspan(static_cast<std::size_t>(slot) * slot_bytes_, slot_bytes_);
+  }
+  bool any_free() const noexcept { return !free_.empty(); }
+  int take() {
+    const int slot = free_.back();
+    free_.pop_back();
+    return slot;
+  }
+  void release(int slot) { free_.push_back(slot); }
+
+ private:
+  Segment memory_;
+  std::size_t slot_bytes_;
+  std::vector<int> free_;
 };
 
 /// Unlinks the named files that a process made and nobody took: it ended before it told of them, or nobody asked any more.

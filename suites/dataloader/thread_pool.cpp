@@ -19,6 +19,7 @@ class ThreadPool : public WorkerPool {
   ~ThreadPool() override { ThreadPool::stop(); }
 
   void start() override {
+    ThreadPool::stop();
     stopping_ = false;
     for (int worker = 0; worker < setup_.options.num_workers; ++worker) threads_.emplace_back([this, worker] { work(worker); });
   }
@@ -77,19 +78,7 @@ class ThreadPool : public WorkerPool {
         task = std::move(queue.front());
         queue.pop_front();
       }
-      std::span<std::uint8_t> slot;
-      if (task.slot >= 0)
-        slot = setup_.slots->bytes().subspan(static_cast<std::size_t>(task.slot) * setup_.slot_bytes, setup_.slot_bytes);
-      Made made;
-      if (trouble.empty()) {
-        made = maker.make(task, slot);
-      } else {
-        made.status = Made::Status::error;
-        made.batch = task.batch;
-        made.worker = worker;
-        made.slot = task.slot;
-        made.text = trouble;
-      }
+      Made made = trouble.empty() ? maker.make(task, setup_.memory_of(task)) : could_not_start(task, worker, trouble);
       {
         const std::lock_guard lock(mutex_);
         finished_.push_back(std::move(made));

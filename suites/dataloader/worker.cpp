@@ -77,6 +77,16 @@ std::vector<Option> loader_option_list(LoaderOptions& o) {
   };
 }
 
+Made could_not_start(const Task& task, int worker, const std::string& trouble) {
+  Made made;
+  made.status = Made::Status::error;
+  made.batch = task.batch;
+  made.worker = worker;
+  made.slot = task.slot;
+  made.text = "could not start: " + trouble;
+  return made;
+}
+
 BatchMaker::BatchMaker(const Dataset& dataset, const LoaderOptions& options, int worker, Seed seed, Lane& lane,
                        Position* position)
     : dataset_(dataset), options_(options), worker_(worker), context_{lane, seed, 0}, position_(position) {}
@@ -87,11 +97,14 @@ std::vector<std::uint32_t> BatchMaker::next_of_stream(int epoch) {
     stream_at_ = 0;
     stream_.clear();
     const std::size_t shards = dataset_.shards();
-    for (const std::size_t shard :
-         shards_of(shards, options_.rank, options_.world_size, worker_, std::max(1, options_.num_workers), options_.split_shards))
+    // The consumer itself is the one reader of its rank.
+    for (const std::size_t shard : shards_of(shards, options_.rank, options_.world_size, std::max(0, worker_),
+                                             std::max(1, options_.num_workers), options_.split_shards))
       for (std::size_t i = shard; i < dataset_.size(); i += shards) stream_.push_back(static_cast<std::uint32_t>(i));
   }
-  const std::size_t count = std::min(static_cast<std::size_t>(options_.batch_size), stream_.size() - stream_at_);
+  const auto full = static_cast<std::size_t>(options_.batch_size);
+  std::size_t count = std::min(full, stream_.size() - stream_at_);
+  if (options_.drop_last && count < full) count = 0;
   const auto first = stream_.begin() + static_cast<std::ptrdiff_t>(stream_at_);
   stream_at_ += count;
   return {first, first + static_cast<std::ptrdiff_t>(count)};
@@ -108,10 +121,12 @@ Made BatchMaker::make(const Task& task, std::span<std::uint8_t> pool) {
     return made;
   }
   if (position_) position_->batch.store(task.batch, std::memory_order_relaxed);
-  dataset_.on_batch(worker_, ++batches_);
-  context_.lane.begin(site::load, task.batch);
   context_.bytes_read = 0;
+  bool loading = false;
   try {
+    dataset_.on_batch(worker_, ++batches_);
+    context_.lane.begin(site::load, task.batch);
+    loading = true;
     std::span<std::uint8_t> memory = pool;
     if (task.slot < 0) {
       const auto sharing = options_.sharing == "name" ? Segment::Sharing::name : Segment::Sharing::descriptor;
@@ -140,8 +155,10 @@ Made BatchMaker::make(const Task& task, std::span<std::uint8_t> pool) {
     made.status = Made::Status::error;
     made.text = error.what();
   }
-  context_.lane.sample(site::bytes, static_cast<double>(context_.bytes_read), task.batch);
-  context_.lane.end(site::load, task.batch);
+  if (loading) {
+    context_.lane.sample(site::bytes, static_cast<double>(context_.bytes_read), task.batch);
+    context_.lane.end(site::load, task.batch);
+  }
   if (position_) position_->sample.store(-1, std::memory_order_relaxed);
   return made;
 }

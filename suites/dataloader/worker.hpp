@@ -99,10 +99,14 @@ struct Made {
   Segment segment;   ///< fresh segments only
 };
 
-/// What a worker is doing, readable after it died.
+/// The answer of a worker that could not start: its trouble.
+Made could_not_start(const Task& task, int worker, const std::string& trouble);
+
+/// What a worker is doing, readable after it died, and the wish that it leave what is queued and go.
 struct Position {
   std::atomic<std::int64_t> batch{-1}, sample{-1};
-  std::atomic<double> shm_used{0};  ///< of /dev/shm, when SIGBUS came
+  std::atomic<double> shm_used{-1};  ///< of /dev/shm, when SIGBUS came; -1: it did not, or could not be read
+  std::atomic<bool> leave{false};
 };
 
 /// Makes batches; the same in a process, in a thread and in the consumer itself.

@@ -284,7 +284,7 @@ TEST("a worker that ends is named with its cause, its sample and its batch, at o
   };
   const Cause causes[] = {{[] { kill(getpid(), SIGKILL); }, SIGKILL, 0, "OOM killer"},
                           {[] { _exit(5); }, 0, 5, "exited with 5"},
-                          {[] { std::signal(SIGBUS, SIG_DFL), raise_bus_error(); }, SIGBUS, 0, "a mapped file was cut short"}};
+                          {[] { raise_bus_error(); }, SIGBUS, 0, "a mapped file was cut short"}};
   for (const char* start : {"fork", "forkserver"})
     for (const char* segments : {"pooled", "fresh"})
       for (const char* sharing : {"descriptor", "name"})

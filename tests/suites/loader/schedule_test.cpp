@@ -37,7 +37,7 @@ Run simulate(const Schedule::Options& options, std::uint64_t batches, Cost&& cos
       run.work[worker] += cost(given->batch);
       finishing.emplace(free_at[worker], given->batch);
     }
-    run.most_outstanding = std::max(run.most_outstanding, finishing.size() + schedule.held());
+    run.most_outstanding = std::max(run.most_outstanding, schedule.outstanding());
   };
   assign();
   while (!schedule.done()) {
@@ -47,7 +47,7 @@ Run simulate(const Schedule::Options& options, std::uint64_t batches, Cost&& cos
     }
     if (finishing.empty()) break;
     now = finishing.begin()->first;
-    schedule.finished(finishing.begin()->second, false);
+    schedule.finished(finishing.begin()->second, Schedule::Finish::made);
     finishing.erase(finishing.begin());
     run.most_held = std::max(run.most_held, schedule.held());
     assign();
@@ -77,7 +77,7 @@ TEST("unordered delivery is a permutation, and holds nothing back") {
   const auto cost = [](std::uint32_t batch) { return batch == 0 ? 100.0 : 1.0; };
   const Run ordered = simulate({2, 4, true, false}, 20, cost), unordered = simulate({2, 4, false, false}, 20, cost);
   CHECK(ordered.most_held >= 4);  // those of the other worker, behind the slow first one
-  CHECK_EQ(unordered.most_held, 1U);
+  CHECK_EQ(unordered.most_held, 0U);
   CHECK_EQ(unordered.delivered.front(), 1U);
   auto sorted = unordered.delivered;
   std::sort(sorted.begin(), sorted.end());
@@ -118,7 +118,7 @@ TEST("by demand a worker never has more than its prefetch, in rotation it may") 
       } catch (const std::out_of_range&) {
         continue;
       }
-      demand.finished(batch, false);
+      demand.finished(batch, Schedule::Finish::made);
       CHECK_EQ(demand.deliver().value_or(999), batch);
       break;
     }
@@ -128,25 +128,66 @@ TEST("by demand a worker never has more than its prefetch, in rotation it may") 
   }
 }
 
+TEST("only what order keeps back is held") {
+  Schedule schedule({2, 2, true, false});
+  schedule.begin(0, 4);
+  while (schedule.assign()) {
+  }
+  schedule.finished(1, Schedule::Finish::made);
+  schedule.finished(3, Schedule::Finish::made);
+  CHECK_EQ(schedule.held(), 2U);
+  CHECK(!schedule.deliver());
+  schedule.finished(0, Schedule::Finish::made);
+  CHECK_EQ(schedule.held(), 0U);  // there is one to deliver: nobody waits
+  CHECK_EQ(schedule.deliver().value_or(9), 0U);
+  CHECK_EQ(schedule.deliver().value_or(9), 1U);
+  CHECK_EQ(schedule.held(), 1U);
+  schedule.finished(2, Schedule::Finish::made);
+  CHECK_EQ(schedule.deliver().value_or(9), 2U);
+  CHECK_EQ(schedule.deliver().value_or(9), 3U);
+  CHECK_EQ(schedule.held(), 0U);
+}
+
+TEST("a batch lost to an error is passed over, and its worker goes on") {
+  for (const bool in_order : {true, false}) {
+    Schedule schedule({2, 1, in_order, false});
+    schedule.begin(0, 4);
+    while (schedule.assign()) {
+    }
+    schedule.finished(0, Schedule::Finish::lost);
+    CHECK(!schedule.deliver());
+    const auto next = schedule.assign();
+    CHECK(next && next->batch == 2 && next->worker == 0);
+    schedule.finished(1, Schedule::Finish::made);
+    CHECK_EQ(schedule.deliver().value_or(9), 1U);
+    CHECK(schedule.assign());
+    schedule.finished(2, Schedule::Finish::made);
+    schedule.finished(3, Schedule::Finish::lost);
+    CHECK_EQ(schedule.deliver().value_or(9), 2U);
+    CHECK(!schedule.deliver());
+    CHECK(schedule.done());
+  }
+}
+
 TEST("a stream ends worker by worker, and the epoch with the last") {
   Schedule schedule({2, 2, true, false});
   schedule.begin(0, 1'000'000);
   std::vector<Schedule::Assignment> given;
   while (const auto assignment = schedule.assign()) given.push_back(*assignment);
   CHECK_EQ(given.size(), 4U);
-  schedule.finished(0, true);  // worker 0 has nothing at all
+  schedule.finished(0, Schedule::Finish::ended);  // worker 0 has nothing at all
   CHECK(!schedule.deliver());
-  schedule.finished(1, false);
+  schedule.finished(1, Schedule::Finish::made);
   CHECK_EQ(schedule.deliver().value_or(99), 1U);
   while (const auto assignment = schedule.assign()) {
     CHECK_EQ(assignment->worker, 1);
     given.push_back(*assignment);
   }
   CHECK(!schedule.done());
-  schedule.finished(2, true);
-  schedule.finished(3, false);
+  schedule.finished(2, Schedule::Finish::ended);
+  schedule.finished(3, Schedule::Finish::made);
   CHECK_EQ(schedule.deliver().value_or(99), 3U);
-  for (std::size_t i = 4; i < given.size(); ++i) schedule.finished(given[i].batch, true);
+  for (std::size_t i = 4; i < given.size(); ++i) schedule.finished(given[i].batch, Schedule::Finish::ended);
   CHECK(!schedule.assign());
   CHECK(!schedule.deliver());
   CHECK(schedule.done());
@@ -161,7 +202,7 @@ TEST("an epoch without batches is done at once, and the next one starts afresh")
   CHECK(!schedule.done());
   const auto given = schedule.assign();
   CHECK(given && given->batch == 5 && given->worker == 0);
-  schedule.finished(5, false);
+  schedule.finished(5, Schedule::Finish::made);
   CHECK_EQ(schedule.deliver().value_or(0), 5U);
   CHECK(schedule.done());
 }

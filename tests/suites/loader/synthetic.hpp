@@ -32,6 +32,7 @@ class Synthetic : public Dataset {
   SampleResult load(std::size_t index, int epoch, std::span<std::uint8_t> out, std::int32_t& label,
                     LoadContext& context) const override {
     if (at_sample) at_sample(index);
+    if (at_epoch_sample) at_epoch_sample(epoch, index);
     if (bad.contains(index)) return {false, name(index) + ": it is bad"};
     label = label_of(index);
     if (touch_all) std::memset(out.data(), 1, out.size());
@@ -52,6 +53,7 @@ class Synthetic : public Dataset {
   std::set<std::size_t> bad;
   bool touch_all = false;  ///< write every byte, as a real image does
   std::function<void(std::size_t)> at_sample;
+  std::function<void(int, std::size_t)> at_epoch_sample;
   std::function<void(int)> at_start;
 
  private:
