@@ -52,9 +52,9 @@ std::vector<int> processes_with(const std::string& token) {
 
 struct Left {
   std::vector<int> processes;
-  std::set<std::string> shm, temporary;
+  std::set<std::string> shm, temporary, beside_record;
   bool mounts_same = true;
-  bool nothing() const { return processes.empty() && shm.empty() && temporary.empty() && mounts_same; }
+  bool nothing() const { return processes.empty() && shm.empty() && temporary.empty() && beside_record.empty() && mounts_same; }
 };
 
 /// This test's descendants down one branch of the tree, the driver first. The branch is known once there are workers: before that
@@ -124,6 +124,8 @@ Round round(Containment tier, std::size_t depth, bool early, std::int64_t delay_
     for (const std::string& name : entries("/dev/shm"))
       if (name.ends_with(ending)) result.left.shm.insert(name);
     result.left.temporary = entries(temporary);
+    result.left.beside_record = entries(out.path());
+    for (const char* expected : {"tmp", "trial.jsonl", "trial.jsonl.raw"}) result.left.beside_record.erase(expected);
     result.left.mounts_same = mounts() == mounts_before;
     if (result.left.nothing() || monotonic_ns() >= end) break;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -158,6 +160,7 @@ void kill_one_after_another(Containment tier) {
     for (const int pid : result.left.processes) left += " process " + std::to_string(pid);
     for (const std::string& name : result.left.shm) left += " /dev/shm/" + name;
     for (const std::string& name : result.left.temporary) left += " " + name;
+    for (const std::string& name : result.left.beside_record) left += " beside the record " + name;
     if (!result.left.mounts_same) left += " a mount";
     check::report(result.left.nothing(), __FILE__, __LINE__,
                   result.killed + " killed after " + std::to_string(delay / 1000) + " us leaves" + left);
