@@ -131,10 +131,12 @@ Result trial(const std::function<void(Subject&)>& does, const Launch& launch = {
   return result;
 }
 
-TEST("a subject that never stops talking ends at its deadline") {
+TEST("a subject whose processes never stop talking ends at its deadline") {
   const Result result = trial(
       [](Subject& subject) {
         subject.start_run();
+        for (int i = 0; i < 15; ++i)
+          if (fork() == 0) break;
         for (;;) subject.note("again", Json(std::string(200, 'x')));
       },
       {.deadline = std::chrono::milliseconds(300)});
