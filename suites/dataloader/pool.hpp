@@ -34,7 +34,8 @@ struct PoolSetup {
   Seed seed{0};
   Recorder recorder = {};
   int recorder_descriptor = -1;
-  const Slots* slots = nullptr;       ///< shared with the workers; null for fresh segments
+  const Slots* slots = nullptr;  ///< shared with the workers; null for fresh segments
+  std::shared_ptr<const Topology> topology = topology_for(options);
   Json description = Json::object();  ///< of the dataset, for start_method spawn
   std::span<std::uint8_t> memory_of(const Task& task) const {
     return slots && task.slot >= 0 ? slots->bytes(task.slot) : std::span<std::uint8_t>();

@@ -214,7 +214,7 @@ void watch_for_bus_error(Lane& lane, Position* position) {
     Lane lane = recorder.claim_lane();
     std::string trouble;
     try {
-      place_worker(setup.options, worker);
+      place_worker(setup.options, setup.topology.get(), worker);
       setup.dataset.on_worker_start(worker);
     } catch (const std::exception& error) {
       trouble = error.what();

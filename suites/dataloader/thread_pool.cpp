@@ -61,7 +61,7 @@ class ThreadPool : public WorkerPool {
     Lane lane = setup_.recorder.claim_lane();
     std::string trouble;
     try {
-      place_worker(setup_.options, worker);
+      place_worker(setup_.options, setup_.topology.get(), worker);
       setup_.dataset.on_worker_start(worker);
     } catch (const std::exception& error) {
       trouble = error.what();

@@ -6,7 +6,6 @@
 #include <cerrno>
 
 #include "harness/error.hpp"
-#include "harness/topology.hpp"
 #include "suites/dataloader/sampler.hpp"
 #include "suites/dataloader/sites.hpp"
 
@@ -163,7 +162,11 @@ Made BatchMaker::make(const Task& task, std::span<std::uint8_t> pool) {
   return made;
 }
 
-void place_worker(const LoaderOptions& options, int worker) {
+std::shared_ptr<const Topology> topology_for(const LoaderOptions& options) {
+  return options.affinity == "per_node" ? std::make_shared<const Topology>(Topology::of_this_machine()) : nullptr;
+}
+
+void place_worker(const LoaderOptions& options, const Topology* topology, int worker) {
   if (options.affinity == "none") return;
   std::vector<int> cpus;
   if (options.affinity == "explicit") {
@@ -182,7 +185,7 @@ void place_worker(const LoaderOptions& options, int worker) {
     if (choice.empty()) throw Error(ErrorCode::invalid_input, "affinity=explicit: no CPU is listed");
     cpus = {choice[static_cast<std::size_t>(worker) % choice.size()]};
   } else {
-    cpus = cpus_for_worker(Topology::of_this_machine(), {.placement = Placement::per_node}, worker);
+    cpus = cpus_for_worker(*topology, {.placement = Placement::per_node}, worker);
   }
   cpu_set_t set;
   CPU_ZERO(&set);

@@ -12,6 +12,7 @@
 #include "harness/options.hpp"
 #include "harness/recorder.hpp"
 #include "harness/seed.hpp"
+#include "harness/topology.hpp"
 #include "suites/dataloader/segment.hpp"
 
 namespace misfire::dataloader {
@@ -130,8 +131,11 @@ class BatchMaker {
   std::size_t stream_at_ = 0;
 };
 
+/// What placing workers needs to know of the machine; null when it needs nothing. Read once and before the workers start: it
+/// takes milliseconds, and the libraries below it are not made for several threads at once. @throws Error{unsupported}
+std::shared_ptr<const Topology> topology_for(const LoaderOptions& options);
 /// Binds the calling worker to the CPUs that the options give it. @throws Error{invalid_input, unsupported}
-void place_worker(const LoaderOptions& options, int worker);
+void place_worker(const LoaderOptions& options, const Topology* topology, int worker);
 
 /// How a dataset is made again in a process that was executed instead of forked.
 using DatasetFactory = std::function<std::unique_ptr<Dataset>(const Json& description)>;
