@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "harness/clock.hpp"
 #include "harness/files.hpp"
 #include "harness/seed.hpp"
 #include "suites/dataloader/crop.hpp"
@@ -68,7 +69,7 @@ void crop(benchmark::State& state) {
     }
   };
   const double count = static_cast<double>(files.size());
-  compare(state, {{"crop", [&] { all(false); }, count}, {"whole", [&] { all(true); }, count}});
+  compare(state, {{"crop", [&] { all(false); }, count}, {"whole", [&] { all(true); }, count}}, &thread_cpu_ns);
   if (failed) state.SkipWithError("an image could not be decoded");
   state.SetLabel(origin);
 }

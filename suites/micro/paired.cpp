@@ -8,16 +8,16 @@
 
 namespace misfire::micro {
 
-void compare(benchmark::State& state, const std::vector<Variant>& variants) {
+void compare(benchmark::State& state, const std::vector<Variant>& variants, std::int64_t (*clock)() noexcept) {
   std::vector<std::vector<double>> times(variants.size());
   std::size_t first = 0;
   for (const Variant& variant : variants) variant.run();  // warm up
   for (auto _ : state) {
     for (std::size_t k = 0; k < variants.size(); ++k) {
       const std::size_t i = (first + k) % variants.size();
-      const std::int64_t begin = monotonic_ns();
+      const std::int64_t begin = clock();
       variants[i].run();
-      times[i].push_back(static_cast<double>(monotonic_ns() - begin) / variants[i].operations);
+      times[i].push_back(static_cast<double>(clock() - begin) / variants[i].operations);
     }
     first = (first + 1) % variants.size();
     state.SetIterationTime(times[0].back() * variants[0].operations * 1e-9);

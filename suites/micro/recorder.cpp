@@ -15,6 +15,7 @@
 #include <cstdio>
 #include <new>
 
+#include "harness/clock.hpp"
 #include "harness/error.hpp"
 #include "harness/recorder.hpp"
 #include "suites/micro/paired.hpp"
@@ -55,10 +56,11 @@ void event(benchmark::State& state) {
       drained += recorder.drain(0, [](std::span<const RawEvent>) {});
     }
   };
-  compare(state, {{"raw_ticks", [&] { batched([](int) { benchmark::DoNotOptimize(raw_ticks()); }); }, batch * batches},
-                  {"stamped", [&] { batched([&](int i) { lane.mark(site, static_cast<std::uint32_t>(i)); }); }, batch * batches},
-                  {"unstamped", [&] { batched([&](int i) { lane.sample(site, i, static_cast<std::uint32_t>(i)); }); },
-                   batch * batches}});
+  compare(state,
+          {{"raw_ticks", [&] { batched([](int) { benchmark::DoNotOptimize(raw_ticks()); }); }, batch * batches},
+           {"stamped", [&] { batched([&](int i) { lane.mark(site, static_cast<std::uint32_t>(i)); }); }, batch * batches},
+           {"unstamped", [&] { batched([&](int i) { lane.sample(site, i, static_cast<std::uint32_t>(i)); }); }, batch * batches}},
+          &thread_cpu_ns);
   const Recorder::LaneInfo info = recorder.lane(0);
   if (info.dropped != 0 || info.written != drained) state.SkipWithError("events were lost although the ring was emptied");
 }
