@@ -11,7 +11,9 @@
 
 #include <csignal>
 #include <cstdio>
+#include <filesystem>
 #include <functional>
+#include <iterator>
 #include <sstream>
 
 #include "harness/clock.hpp"
@@ -289,6 +291,8 @@ TEST("a record may lie where only root's privilege can make files") {
 
 /// In a process of its own. @return nothing when all is well, "cannot" where it cannot be arranged
 std::string try_in_a_chroot(const std::string& top) {
+  const auto threads = std::filesystem::directory_iterator("/proc/self/task");
+  if (std::distance(begin(threads), end(threads)) != 1) return "cannot";  // a sanitizer's own: the kernel wants a process alone
   // A tree whose top is no mount point, below mounts that are shared with the namespace that looks on.
   const std::string root = top + "/root";
   if (unshare(CLONE_NEWNS) != 0 || mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
